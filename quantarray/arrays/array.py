@@ -13,6 +13,7 @@ from ..backends.registry import contiguous, device_of, empty, has_kernel, settle
 from ..core.code_values import all_finite, level_values
 from ..core.dtypes import Array, Constants, DType, uint1
 from ..core.format import WORD, is_locked, locked, tail_mask, word_count
+from ..core.recordings import unrecorded
 from ..core.text import short
 from .layouts import LaidOut, Layouts, layouts_of
 from .size_text import size_text
@@ -240,7 +241,8 @@ class QuantArray(ArrayMethods):
         if entry is not None:
             layouts.use(key)
             return entry
-        entry = build(*args)  # two threads may both build; one result is kept
+        with unrecorded():
+            entry = build(*args)  # two threads may both build; one result is kept
         settle(self.device)
         return layouts.put(key, entry)
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..core.code_values import level_values
 from ..core.dtypes import Array, Constants, DType, bipolar, integers
 from ..core.format import locked
+from ..core.recordings import unrecorded
 from . import checks, exact_limits
 from .constants import make_constants
 
@@ -172,7 +173,8 @@ class Thresholds:
     def _cached(self, key: Any, build: Callable[[], Any]) -> Any:
         """Return `build()`, from the cache of these thresholds if it has an entry with that key."""
         if key not in self._cache:
-            self._cache[key] = build()
+            with unrecorded():
+                self._cache[key] = build()
         return self._cache[key]
 
     if TYPE_CHECKING:  # `quantarray.methods` attaches it

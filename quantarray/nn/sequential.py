@@ -69,7 +69,7 @@ def _step(at: int, i: int, layer: Layer) -> Step:
 
     launching = type(layer) in _LAUNCHING and not getattr(layer, "return_indices", False)
     name = f"{i} {getattr(layer, '__name__', type(layer).__name__)}"
-    operator = Operator(run=run, launches="always" if launching else "never", holds=not launching)
+    operator = Operator(run=run, launches=launching, holds=not launching)
     return Step(name, operator, {}, (at,), (at + 1,))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .operators.record import Operator
@@ -18,9 +19,11 @@ class Step(NamedTuple):
 
     def __call__(self, values: list[Any]) -> None:
         """Compute the results from the values and put them there."""
-        got = self.operator.run(self.attributes, *[values[i] if i >= 0 else None for i in self.operands])
-        if len(self.results) == 1:
-            values[self.results[0]] = got
-        else:
-            for at, array in zip(self.results, got, strict=True):
-                values[at] = array
+        got = self.results_of([values[i] if i >= 0 else None for i in self.operands])
+        for at, array in zip(self.results, got, strict=True):
+            values[at] = array
+
+    def results_of(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the results for operands, None where one is left out."""
+        got = self.operator.run(self.attributes, *operands)
+        return (got,) if len(self.results) == 1 else tuple(got)

@@ -30,7 +30,7 @@ def extremes(x: Array, axes: tuple[int, ...]) -> Array:
     outer = x.shape[:varying]
     rows = math.prod(outer)
     pieces = max(1, x.size // (rows * _ALONE))
-    out = np.empty((2, rows, pieces))
+    out = empty(device, (2, rows, pieces), np.float64)
     kernel("cpu", "extremes")(x.reshape(rows, -1), out)
     if pieces > 1:
         out = np.stack([out[0].min(axis=1), out[1].max(axis=1)])

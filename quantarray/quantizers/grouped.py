@@ -74,7 +74,7 @@ class Grouped(Quantizer):
         return self.fit_range(extremes(x, axes))
 
     def fit_range(self, ends: Array) -> Constants:
-        out = np.empty((3, *ends.shape[1:]))
+        out = empty("cpu", (3, *ends.shape[1:]), np.float64)
         kernel("cpu", "group_constants")(
             ends.reshape(2, -1), 2**self.bits - 1, DIGITS[self.constants], out.reshape(3, -1)
         )
@@ -85,7 +85,7 @@ class Grouped(Quantizer):
 
     def encode(self, x: Array, constants: Constants) -> Array:
         each = Constants(constants.scale, constants.offset, group=1)
-        words, codes = self.encode_words(x, each, x.ndim - 1), np.empty(x.shape, np.uint8)
+        words, codes = self.encode_words(x, each, x.ndim - 1), empty("cpu", x.shape, np.uint8)
         if codes.size:
             flat = words.reshape(self.bits, -1, words.shape[-1])
             kernel("cpu", "unpack")(flat, codes.reshape(-1, x.shape[-1]))

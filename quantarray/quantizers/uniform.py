@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from ..backends.registry import kernel, to_host
+from ..backends.registry import empty, kernel, to_host
 from ..core.dtypes import Array, Constants, DType, bipolar, integers, uniform
 from ..kernels.operands import RangeRule
 from .base import Quantizer, bits_of, finite_ends, float32, float_rows, is_number, is_positive, ones_like_reduced
@@ -133,7 +133,7 @@ class Uniform(Quantizer):
 
     def _of_range(self, ends: Array) -> Constants:
         """Fit scale and offset to ranges. The scale is 0 only for zeros where no level is 0."""
-        out = np.empty(ends.shape)
+        out = empty("cpu", ends.shape, np.float64)
         how = self.signed, self.symmetric, not self._without_zero
         kernel("cpu", "range_constants")(ends.reshape(2, -1), self._top, *how, out.reshape(2, -1))
         scale = float32(type(self).__name__, "step", out[0])

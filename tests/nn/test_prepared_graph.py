@@ -10,8 +10,6 @@ from onnx_models import networks
 import quantarray as qa
 from quantarray.nn import steps
 from quantarray.nn.operators import OPERATORS
-from quantarray.nn.plan.part import others
-from quantarray.nn.plan.recording import Launched, alike
 
 models = qa.nn.models
 SMALL = {"size": 32, "width": 16, "classes": 10}
@@ -116,10 +114,8 @@ def test_a_value_that_is_nan_is_still_an_error():
 def test_networks_are_one_part(name, arguments, batch, black):
     """A network is one part from the images, which NumPy would reorder, to the scores; large results begin anywhere."""
     net = getattr(models, name)(**arguments)
-    lines = net.prepared().summary(images(net, batch, 0) * (not black))
-    parted = [line for line in lines if "compiled" not in line]
-    assert all(line.endswith("one by one, unpack") for line in parted)  # a few codes, which NumPy decodes
-    assert not parted or name == "dorefa_resnet18"
+    (line,) = net.prepared().summary(images(net, batch, 0) * (not black))
+    assert "compiled" in line
 
 
 @pytest.mark.parametrize("bits", [1, 3, 8])
@@ -424,34 +420,6 @@ def test_axes_that_come_as_an_input_are_looked_at():
     prepared, x = net.prepared(), np.ones((2, 3), np.float32)
     for axis in (2, 2, 2, 1, 0):
         assert prepared(x, np.array([axis])).shape == net(x, np.array([axis])).shape
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64", "float32"])
-def test_random_elements_differ_from_any(dtype):
-    """Random elements differ from zeros, from the largest numbers, and from seed to seed."""
-    kind = np.dtype(dtype)
-    ends = [0, 1] if dtype == "bool" else [0, np.finfo(kind).max if kind.kind == "f" else np.iinfo(kind).max]
-    if kind.kind == "i":
-        ends.append(np.iinfo(kind).min)
-    for end in ends:
-        x = np.full((4, 50), end, kind)
-        one, two = others(x), others(x)
-        assert one.dtype == kind and one.shape == x.shape
-        assert len({a.tobytes() for a in (x, one, two)}) == 3
-
-
-def test_memory_of_recorded_launches():
-    """Arrays may have other addresses in a second recording, at equal distances within shared memory."""
-
-    def recorded(*arrays):
-        return [Launched("a kernel", arrays, 1, 1, 1, None)]
-
-    one, other = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
-    assert alike(recorded(one[3:9], one[10:20]), recorded(other[5:11], other[12:22]))
-    assert not alike(recorded(one[3:9], one[10:20]), recorded(other[5:11], other[11:21]))
-    assert not alike(recorded(one[3:9], one[10:20]), recorded(other[3:9], np.zeros(64, np.uint8)[10:20]))
-    assert not alike(recorded(one[3:9], np.zeros(64, np.uint8)[:8]), recorded(other[3:9], other[10:18]))
-    assert not alike(recorded(one[3:9]), recorded(one[4:10])) and alike(recorded(one[3:9]), recorded(one[3:9]))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])

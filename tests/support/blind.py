@@ -1,85 +1,73 @@
-"""Run steps of a network blind: kernels do nothing, and reading an element kills the process."""
+"""Plan networks blind: on arrays that kill the process which reads or writes an element."""
 
 import ctypes
 import faulthandler
-import mmap
 import os
-import sys
 
-import numpy as np
-
-from quantarray.arrays.array import QuantArray
-from quantarray.backends import registry
-from quantarray.cpu.runtime import schedule, threads
+from quantarray.nn.plan import reserved
+from quantarray.nn.plan.part import Compiled, Row
 from quantarray.nn.plan.segments import Plan
 
-_PAGE = mmap.PAGESIZE
 _NOBODY = 0  # PROT_NONE
 
 
-def dies(program, x):
-    """Return the names of the steps of compiled calls for inputs x that read elements of what is no constant."""
+def rows(program, x):
+    """Yield the rows that are compiled for inputs x, and all values before each."""
     plan = Plan(program._steps, program._initial, program._output_slots, program._ready(x, {}))
-    names, known = set(), plan._initial.copy()
+    known = plan._initial.copy()
     for at, one in zip(program._input_slots, x, strict=True):
         known[at] = one
     for segment in plan.segments:
-        for at, view in zip(segment._taken, segment._views, strict=True):  # as a plan takes them
-            laid = view.laid(known[at])
-            known[at] = view.back(np.ascontiguousarray(laid) if isinstance(laid, np.ndarray) else laid)
+        if segment.call is not None:
+            row = Row(plan._initial, known.copy())
+            assert all(map(row.take, segment.steps))
+            yield row, segment
         for step in segment.steps:
-            if segment.call is not None and not survives(step, plan._initial, known):
-                names.add(step.name)
             step(known)
-    return names
 
 
-def survives(step, constants, known):
-    """Return whether a step runs in a child process in which nobody may read what is no constant."""
+def dies(program, x):
+    """Return the names of the steps of the first compiled row for x that reads or writes an element."""
+    for row, _ in rows(program, x):
+        if not survives(row.steps, row._initial, row._known):
+            return [step.name for step in row.steps]
+    return []
+
+
+def survives(steps, initial, known):
+    """Return whether steps are recorded in a child process whose reserved memory nobody may read or write."""
     child = os.fork()
     if child:
         return os.waitpid(child, 0)[1] == 0
     faulthandler.disable()  # of the process that runs the tests
     try:
-        values = [_blind(x) if constant is None else x for x, constant in zip(known, constants, strict=True)]
-        _let_kernels_do_nothing()
-        step(values)
+        reserved.Reserved._reserve = _without_rights(reserved.Reserved._reserve)
+        reserved.Reserved.is_touched = lambda self: False
+        row = Row(initial, known)
+        taken = all(map(row.take, steps))
     except BaseException:
         os._exit(1)
-    os._exit(0)
+    os._exit(0 if taken else 1)
 
 
-def _blind(x):
-    """Return an array like x, of the same order in memory, that nobody may read."""
-    if isinstance(x, QuantArray):
-        return QuantArray(_blind(x.words), x.dtype, x.shape, x.axis, x.constants, x._scheme)
-    if not isinstance(x, np.ndarray):
-        return x
-    order = np.argsort([-stride for stride in x.strides], kind="stable")
-    return _reserved(tuple(x.shape[i] for i in order), x.dtype).transpose(np.argsort(order))
+def _without_rights(reserve):
+    def protected(self, size):
+        reserve(self, size)
+        start, memory = self._chunks[-1]
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(len(memory)), _NOBODY):
+            os._exit(2)
+
+    return protected
 
 
-def _reserved(shape, dtype):
-    """Return an array on pages of its own without any rights."""
-    dtype = np.dtype(dtype)
-    size = max(1, int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
-    pages = mmap.mmap(-1, -(-size // _PAGE) * _PAGE)
-    array = np.ndarray(shape, dtype, pages)
-    begin = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(begin), ctypes.c_size_t(len(pages)), _NOBODY):
-        raise OSError("no page could be protected")
-    return array
-
-
-def _let_kernels_do_nothing():
-    """Replace kernels, and the memory that their results get, everywhere in this process."""
-
-    def empty(device, shape, dtype=registry.WORD):
-        return _reserved(shape, dtype)
-
-    before = registry.empty, registry.zeros
-    for module in [module for name, module in sys.modules.items() if name.startswith("quantarray")]:
-        for name in ("empty", "zeros"):
-            if vars(module).get(name) in before:
-                setattr(module, name, empty)
-    schedule.Kernel.__call__ = threads.run = lambda *args, **named: None
+def constants_written(program, x):
+    """Count the constants that the launches of compiled calls for x change, as if they were results: none may be."""
+    changed = 0
+    for row, segment in rows(program, x):
+        arrays = [a for launch in row.recorder.launches for a in launch.arrays]
+        constants = [a for a in arrays if row.recorder.place_of(a) is None]
+        before = [a.tobytes() for a in constants]
+        call = Compiled(row, segment._given)
+        call([one.laid(row._known) for one in call.inputs])
+        changed += sum(a.tobytes() != old for a, old in zip(constants, before, strict=True))
+    return changed

@@ -25,6 +25,7 @@ from numba.np.ufunc import parallel
 
 from ...core.forks import no_fork
 from ...core.numba_threads import start
+from ...core.recordings import current as recording
 from ..llvm.vectors import I32, I64
 from .atomics import WHY_NOT
 from .jit import entry
@@ -35,7 +36,6 @@ from .thread_pool import limited, pool
 PIECES = 4
 VARIABLE = "QUANTARRAY_THREADS"
 FORCED = ("own", "numba")
-recorders = {}  # of threads, by their identity: functions that `run` calls first, with what it runs
 _lock = threading.RLock()  # a signal handler may call the package while its thread holds it
 _state = {"forked": False, "sought": False, "team": None}
 
@@ -137,7 +137,7 @@ def count():
     """Return the number of threads that a kernel is spread over: one where more are not safe, or came late."""
     if _state["forked"]:
         return 1
-    if recorders and threading.get_ident() in recorders:
+    if recording() is not None:
         return allowed()  # what is recorded is run when threads come in time, too
     _, pool, others = _dealing()
     return _asking()(pool, others)
@@ -180,8 +180,9 @@ def run(kernel, arguments, tasks, workers, parts=None, kind=None, held=NOTHING):
 
     `kind` and what is `held` are those of `schedule.Kernel`. One call at a time where they are not safe otherwise.
     """
-    if recorders and (record := recorders.get(threading.get_ident())):
-        record(kernel, arguments, tasks, workers, parts, held)
+    if (planned := recording()) is not None:
+        planned.launch(kernel, arguments, tasks, workers, pieces(tasks, workers) if parts is None else parts, held)
+        return
     if workers == 1:
         kernel(arguments, kind, tasks, 1, 1, 0, held)
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.registry import kernel
+from ...backends.registry import empty, kernel
 from ...core.dtypes import Array
 from .record import Attributes, Constants, Operator, Shapes, always, common
 
@@ -195,7 +195,7 @@ def _concat(a: Attributes, *x: Array) -> Array:
 def _joined(parts: list[Array], axis: int) -> Array:
     """Join float32 arrays by a kernel, which a prepared network launches like others."""
     shape = parts[0].shape
-    out = np.empty((*shape[:axis], sum(one.shape[axis] for one in parts), *shape[axis + 1 :]), np.float32)
+    out = empty("cpu", (*shape[:axis], sum(one.shape[axis] for one in parts), *shape[axis + 1 :]), np.float32)
     rows, first = math.prod(shape[:axis]), 0
     for one in parts:
         columns = math.prod(one.shape[axis:])
@@ -268,33 +268,29 @@ OPERATORS = {
     "Reshape": Operator(
         run=_reshape,
         shape=lambda a, s, c: [reshaped(s[0], _operand(a, "shape", c), a.get("allowzero", 0))],
-        launches="always",
-        views=True,
+        launches=True,
     ),
     "Flatten": Operator(
         run=lambda a, x: x.reshape(flat_shape(x.shape, a.get("axis", 1))),
         shape=lambda a, s, c: [flat_shape(s[0], a.get("axis", 1))],
-        launches="always",
-        views=True,
+        launches=True,
     ),
     "Transpose": Operator(
         run=lambda a, x: x.transpose(_permutation(a, x.ndim)),
         shape=lambda a, s, c: [tuple(s[0][i] for i in _permutation(a, len(s[0])))],
-        launches="always",
+        launches=True,
     ),
     "Squeeze": Operator(
         run=lambda a, x, axes=None: x.reshape(squeezed(x.shape, a.get("axes") if axes is None else axes)),
         shape=lambda a, s, c: [squeezed(s[0], _operand(a, "axes", c))],
-        launches="always",
-        views=True,
+        launches=True,
     ),
     "Unsqueeze": Operator(
         run=lambda a, x, axes=None: x.reshape(unsqueezed(x.shape, a["axes"] if axes is None else axes)),
         shape=lambda a, s, c: [unsqueezed(s[0], _operand(a, "axes", c))],
-        launches="always",
-        views=True,
+        launches=True,
     ),
-    "Concat": Operator(run=_concat, shape=_concat_shape, dtype=common, order="kept", launches="always"),
+    "Concat": Operator(run=_concat, shape=_concat_shape, dtype=common, order="kept", launches=True),
     "Split": Operator(run=_split, shape=_split_shape),
     "Slice": Operator(run=_slice, shape=_slice_shape),
     "Pad": Operator(run=_pad, shape=_pad_shape),

@@ -186,7 +186,7 @@ STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min",
 _CONVOLUTIONS: tuple[Operation, ...] = conv1d, conv2d, conv3d
 _TRANSPOSED: tuple[Operation, ...] = conv_transpose1d, conv_transpose2d, conv_transpose3d
 _POOLS: tuple[Operation, ...] = max_pool1d, max_pool2d, max_pool3d
-_PRODUCT: dict[str, Any] = {"requantizes": True, "order": "any", "launches": "always"}
+_PRODUCT: dict[str, Any] = {"requantizes": True, "order": "any", "launches": True}
 
 
 def _packed(run: Operation, **known: Any) -> Operator:
@@ -194,25 +194,25 @@ def _packed(run: Operation, **known: Any) -> Operator:
 
 
 OPERATORS = {
-    "chain": _packed(_chain, order="any", launches="always", images=2),
+    "chain": _packed(_chain, order="any", launches=True, images=2),
     "linear": _packed(_linear, **_PRODUCT),
     "dequantized_linear": _packed(_dequantized_linear, order="rows"),
     **{f"conv{n}d": _packed(_convolution(run, n), images=1, **_PRODUCT) for n, run in enumerate(_CONVOLUTIONS, 1)},
     **{f"conv_transpose{n}d": _packed(_convolution(run, n), **_PRODUCT) for n, run in enumerate(_TRANSPOSED, 1)},
     "add_residual": _packed(_add_residual, **_PRODUCT),
     **{
-        f"max_pool{n}d": _packed(_max_pool(run, n), order="any", launches="always", images=1)
+        f"max_pool{n}d": _packed(_max_pool(run, n), order="any", launches=True, images=1)
         for n, run in enumerate(_POOLS, 1)
     },
     "pad": _packed(_pad),
-    "threshold": _packed(_threshold, order="any", launches="integers", images=1),
+    "threshold": _packed(_threshold, order="any", launches=True, images=1),
     "pack": _packed(_pack),
-    "relabel": _packed(_relabel, launches="always"),
-    "unpack": _packed(_integers, launches="always"),
+    "relabel": _packed(_relabel, launches=True),
+    "unpack": _packed(_integers, launches=True),
     "codes": _packed(lambda a, q: codes(q)),
-    "reshape": _packed(_reshape, launches="always"),
-    "transpose": _packed(movement.OPERATORS["Transpose"].run, launches="always"),
-    "concat": _packed(_concat, launches="always"),
+    "reshape": _packed(_reshape, launches=True),
+    "transpose": _packed(movement.OPERATORS["Transpose"].run, launches=True),
+    "concat": _packed(_concat, launches=True),
     "split": _packed(_split),
     "channel_shuffle": _packed(lambda a, q: channel_shuffle(q, a["groups"], 1)),
 }

@@ -111,8 +111,8 @@ def _global_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
 
 OPERATORS = {
     "MaxPool": Operator(run=_max_pool, shape=_pool_shape, direction=rises, of_images=True, others=("int64",)),
-    "AveragePool": Operator(run=_average_pool, shape=_pool_shape, order="any", launches="always", images=1),
-    "GlobalAveragePool": Operator(run=_global_average, shape=_global_shape, order="any", launches="always", images=1),
+    "AveragePool": Operator(run=_average_pool, shape=_pool_shape, order="any", launches=True, images=1),
+    "GlobalAveragePool": Operator(run=_global_average, shape=_global_shape, order="any", launches=True, images=1),
     "GlobalMaxPool": Operator(run=_global_max, shape=_global_shape),
     "sum_pool": Operator(
         run=_sum_pool,

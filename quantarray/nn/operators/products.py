@@ -151,10 +151,8 @@ def _norm_steps(a: Attributes, first: bool, operands: list[Any]) -> list[Step] |
 
 
 OPERATORS = {
-    "MatMul": Operator(run=matmul, shape=matmul_shape, dtype=named("to"), weights=-1, order="rows", launches="always"),
-    "Conv": Operator(
-        run=conv, shape=conv_shape, dtype=named("to"), weights=0, order="any", launches="always", images=1
-    ),
+    "MatMul": Operator(run=matmul, shape=matmul_shape, dtype=named("to"), weights=-1, order="rows", launches=True),
+    "Conv": Operator(run=conv, shape=conv_shape, dtype=named("to"), weights=0, order="any", launches=True, images=1),
     "Gemm": Operator(run=_gemm, shape=_gemm_shape, weights=-1),
     "BatchNormalization": Operator(
         run=_batch_norm,

@@ -59,9 +59,8 @@ class Operator:
     order: Literal["any", "rows", "kept", "seen"] = "seen"
     """How a result depends on the order of its operands' elements in memory: not at all; not for rows [n c]; it is
     computed element by element, in that order; or NumPy may sum floats in that order."""
-    launches: Literal["always", "integers", "never"] = "never"  # it is nothing but kernels in a plan
+    launches: bool = False  # it may be part of a compiled call, where it only launches kernels or gives views
     images: int = 0  # operands that kernels take with their channels last
-    views: bool = False  # it gives the same elements in another shape, which the other operands describe
     holds: bool = False  # it may hold what it takes, or return it in an object: a function of a user's
 
 

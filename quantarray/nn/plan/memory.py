@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
-from ..operators.movement import order_in_memory
-from .recording import Launched, address, replaced, root
+from .recording import Launched, Recorder, replaced
+from .reserved import address
 
 _LINE = 128  # bytes to which the places of blocks are rounded
 
@@ -19,44 +19,14 @@ _LINE = 128  # bytes to which the places of blocks are rounded
 class Block:
     """A piece of memory that launches `first` to `last` use, from byte `at` of the plan's on.
 
-    `owner` is the array that had it when recorded. `cleared`: it has to be all zero before the first of them.
+    `cleared`: it has to be all zero before the first of them.
     """
 
-    owner: Array
+    size: int
     first: int
     last: int
     cleared: bool
     at: int = -1
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of whole lines that it needs wherever its owner begins in a line."""
-        return (-(-self.owner.nbytes // _LINE) + 1) * _LINE
-
-
-def blocks_of(launches: list[Launched], others: list[Launched], read_after: Sequence[Array]) -> dict[int, Block]:
-    """Find the memory that launches write, by the id of its owner; `read_after` is read after the last of them.
-
-    `others` is a recording of the same launches on other elements, whose memory is still held: arrays that both have
-    are no results of a launch. Arrays that no launch changed stay where they are, such as constants that are made for
-    each call. Memory that was zero before both is cleared before each call; memory that was zero before only one of
-    them is not.
-    """
-    last, blocks = len(launches), dict[int, Block]()
-    for i, (launch, other) in enumerate(zip(launches, others, strict=True)):
-        for a, b, writable in zip(launch.arrays, other.arrays, launch.writable, strict=True):
-            owner = root(a)
-            if id(owner) in blocks:
-                blocks[id(owner)].last = i
-            elif writable and owner is not root(b):
-                cleared = not launch.begins[id(owner)].any() and not other.begins[id(root(b))].any()
-                # One may have got the memory of an earlier call with the same results
-                if cleared or launch.changed(owner) or other.changed(root(b)):
-                    blocks[id(owner)] = Block(owner, i, i, cleared)
-    for a in read_after:
-        if id(root(a)) in blocks:
-            blocks[id(root(a))].last = last
-    return blocks
 
 
 def place(blocks: list[Block]) -> int:
@@ -77,27 +47,40 @@ def place(blocks: list[Block]) -> int:
 
 
 class Memory:
-    """A plan's bytes, and the arrays in it that replace those of a recording."""
+    """A plan's bytes, and the arrays in it that replace those of a recording, which have no elements."""
 
-    def __init__(self, blocks: dict[int, Block], inputs: Sequence[Array]) -> None:
-        """Plan memory for blocks, and for arrays that replace `inputs`."""
-        self._blocks, self.inputs = blocks, [np.empty_like(a, order="K") for a in inputs]
-        self._taken = {id(root(a)): memory for a, memory in zip(inputs, self.inputs, strict=True)}
-        size = place(list(blocks.values()))
+    def __init__(self, recorder: Recorder, inputs: Sequence[Array], read_after: Sequence[Array]) -> None:
+        """Plan memory for what launches use and for what is read after the last of them, and arrays for `inputs`."""
+        self._recorder = recorder
+        self._taken = {recorder.place_of(a): _lines(a.nbytes) for a in inputs}
+        self.inputs = [_at(memory, 0, a) for a, memory in zip(inputs, self._taken.values(), strict=True)]
+        self._blocks: dict[int, Block] = {}
+        for i, launch in enumerate(recorder.launches):
+            self._use(i, launch.arrays)
+        self._use(len(recorder.launches), read_after)
+        size = place(list(self._blocks.values()))
         self.bytes = _lines(size)
+
+    def _use(self, i: int, arrays: Sequence[Array]) -> None:
+        """Note that launch i uses arrays."""
+        for number in map(self._recorder.place_of, arrays):
+            if number is not None and number not in self._taken:
+                nbytes, cleared = self._recorder.places[number][1:]
+                self._blocks.setdefault(number, Block(-(-nbytes // _LINE) * _LINE, i, i, cleared)).last = i
 
     def array(self, a: Array, writable: bool | None = None) -> Array:
         """Return the array that replaces `a`: in the plan's memory, or `a` itself if it is a constant."""
-        owner = root(a)
-        if id(owner) in self._taken:
-            moved = _at(self._taken[id(owner)], address(a) - address(owner), a)
-        elif id(owner) in self._blocks:
-            block = self._blocks[id(owner)]
-            moved = _at(self.bytes, block.at + address(owner) % _LINE + address(a) - address(owner), a)
-        elif writable and not a.flags.writeable:
-            moved = a.copy("K")  # locked since
-        else:
+        number = self._recorder.place_of(a)
+        if number is None:
+            if writable and not a.flags.writeable:
+                return a.copy("K")  # locked since
             moved = a if writable is None else a.view()
+        else:
+            offset = address(a) - self._recorder.places[number].address
+            if number in self._taken:
+                moved = _at(self._taken[number], offset, a)
+            else:
+                moved = _at(self.bytes, self._blocks[number].at + offset, a)
         if writable is not None and moved.flags.writeable != writable:
             moved.flags.writeable = writable
         return moved
@@ -109,8 +92,8 @@ class Memory:
 
     def clears(self, i: int) -> list[Array]:
         """Return the memory to clear before launch i."""
-        blocks = [block for block in self._blocks.values() if block.cleared and block.first == i]
-        return [self.array(block.owner.reshape(-1).view(np.uint8)) for block in blocks if block.owner.nbytes]
+        blocks = [block for block in self._blocks.values() if block.cleared and block.first == i and block.size]
+        return [self.bytes[block.at : block.at + block.size] for block in blocks]
 
 
 def _lines(size: int) -> Array:
@@ -121,7 +104,9 @@ def _lines(size: int) -> Array:
 
 
 def _at(memory: Array, offset: int, like: Array) -> Array:
-    """Return an array like another, from some byte of a memory on."""
-    flat = memory.transpose(order_in_memory(memory)).reshape(-1).view(np.uint8)
-    moved: Array = np.ndarray(like.shape, like.dtype, flat, offset, like.strides)
+    """Return an array like another, from some byte of a memory on.
+
+    It does not own it: packed results lock what they are views of.
+    """
+    moved: Array = np.ndarray(like.shape, like.dtype, memory, offset, like.strides)
     return moved

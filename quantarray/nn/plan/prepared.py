@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..operators.movement import order_in_memory
 from ..steps import Step
 from .part import elements, form
 from .recording import runtime
+from .reserved import is_told
 from .segments import Plan
 
 _MOST = 8  # forms of inputs that are planned for a thread
@@ -39,13 +40,25 @@ class Program(Protocol):
         """Return inputs to plan for where nobody passed any."""
 
 
+class PlannedPart(NamedTuple):
+    """A part of a plan: the names of its operations, and how they run.
+
+    kernels: those that one compiled call launches, in order, as file and module of `quantarray/cpu`; None for
+    operations that run one by one, in NumPy. nbytes: of all results of the launches, which share memory.
+    """
+
+    operations: tuple[str, ...]
+    kernels: tuple[str, ...] | None
+    nbytes: int
+
+
 class Prepared:
     """A network that runs from compiled calls: `prepared(x)` equals `network(x)`.
 
-    The second call with inputs of some forms (dtype, shape, constants) records what the operations launch, and plans
-    their memory; later ones launch the same on other elements, without Python between two operations. What does more
-    than launch kernels, such as what runs in NumPy, runs as always between two compiled calls, and what depends on
-    constants alone is kept; `summary` says which is which.
+    The second call with inputs of some forms (dtype, shape, constants) records what the operations launch, on arrays
+    without elements, and plans their memory; it and later ones launch that, without Python between two operations. An
+    operation that reads elements, as NumPy does, runs as always between two compiled calls, and what depends on
+    constants alone is kept; `plan` and `summary` say which is which.
 
     Any threads may call it; each has its own plans and memory, for the last forms of its inputs. With `reuse=True`
     outputs may be in a plan's memory, and the next call of the thread overwrites them.
@@ -94,19 +107,38 @@ class Prepared:
         program = self._program
         return Plan(program._steps, program._initial, program._output_slots, values.copy())
 
-    def summary(self, *x: Any, **named: Any) -> list[str]:
-        """Return a line for each part of the plan for inputs like these: its operations, and how they run.
+    def plan(self, *x: Any, **named: Any) -> list[PlannedPart]:
+        """Return the parts of the plan for inputs like these, in order, without running it.
 
-        Without inputs, a graph is planned for zeros of its inputs' shapes.
+        Without inputs, a graph is planned for zeros of its inputs' shapes. Kernels do not run but for weights that no
+        call has laid out yet; where NumPy computes an operation, it and those before it run once.
+
+        >>> import quantarray as qa
+        >>> (part,) = qa.nn.models.lfc().prepared().plan()
+        >>> part.operations[:2], part.kernels[0], len(part.kernels), part.nbytes < 1000
+        (('threshold', 'linear'), 'epilogue.threshold', 6, True)
         """
         values = self._ready(x or (self._program._zeros() if not named else x), named)
+        return [
+            PlannedPart(
+                tuple([step.name for step in segment.steps]),
+                None if segment.call is None else segment.call.kernels,
+                0 if segment.call is None else segment.call.nbytes,
+            )
+            for segment in self._planned(values).segments
+        ]
+
+    def summary(self, *x: Any, **named: Any) -> list[str]:
+        """Return a line for each part of `plan`: its operations, and how they run."""
         lines, first = [], 0
-        for segment in self._planned(values).segments:
-            last = first + len(segment.steps) - 1
-            names = ", ".join(step.name for step in segment.steps)
-            how = f"one by one, {names}" if segment.call is None else f"compiled, {segment.call.launches} launches"
+        for part in self.plan(*x, **named):
+            last = first + len(part.operations) - 1
+            names = ", ".join(part.operations)
+            how = f"one by one, {names}" if part.kernels is None else f"compiled, {len(part.kernels)} launches"
             lines.append(f"operations {first} to {last}: {how}")
             first = last + 1
+        if not is_told():
+            lines.append("nothing is compiled: this system does not say which memory is read (docs/decisions/0033)")
         return lines
 
     def __repr__(self) -> str:

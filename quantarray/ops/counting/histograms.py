@@ -235,7 +235,7 @@ class _Plan:
         sizes = tuple(s.stop - s.start for s in rows)
         elements = self._lane_slice(block[-1]) if self.lanes else slice(run[-1].start, run[-1].stop)
         segments = elements.stop - elements.start
-        out = np.zeros((1 + len(self.sets), math.prod(sizes), segments), np.int64)
+        out = zeros("cpu", (1 + len(self.sets), math.prod(sizes), segments), np.int64)
         out[0] = math.prod(self._dims(self.pooled))
         if not self.lanes:
             starts = np.arange(run[-1].start, run[-1].stop) * self.group

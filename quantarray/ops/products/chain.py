@@ -9,10 +9,10 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import kernel
+from ...backends.registry import empty, kernel, zeros
 from ...core.dtypes import Array
 from ...core.format import WORD, WORD_BITS, word_count
-from ...core.notes import is_set
+from ...core.recordings import is_set
 from ...kernels.operands import ADD_OTHER, AFFINE, OFFSET, Chain
 from . import calls, epilogue
 from .channels import channels_last
@@ -64,14 +64,14 @@ def apply_chain(
             raise TypeError(f"a chain takes integers or float32, got {a.dtype}")
     last = x.transpose(order)
     shape, channels = last.shape, x.shape[1]
-    out = np.empty(shape if dense else (0, 0), np.float32)
+    out = empty("cpu", shape if dense else (0, 0), np.float32)
     if thresholds is not None:
         epilogue.check("Thresholds", thresholds, channels)
     result = None if thresholds is None else calls.packed("cpu", thresholds, shape)
     words = _NO_WORDS if result is None else result.empty()
     limits, flip = _limits(thresholds, channels)
     if x.size:
-        nan = np.zeros(PIECES, np.bool_)
+        nan = zeros("cpu", (PIECES,), np.bool_)
         kernel("cpu", "elementwise")(
             _rows(last), _NONE if other is None else _rows(other.transpose(order)), chain, limits, flip, nan,
             out.reshape(-1, channels) if dense else out, words if result is None else words.reshape(result.rows),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...backends.registry import contiguous, kernel
+from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
 
 _FEW = 16  # channels: the kernel writes those of a pixel one by one
@@ -17,7 +17,7 @@ def channels_last(x: Array) -> Array:
     """Return a copy of x [n .. c] with its elements in C order."""
     if not _first(x):
         return contiguous(x)
-    out = np.empty(x.shape, x.dtype)
+    out = empty("cpu", x.shape, x.dtype)
     put(x, out)
     return out
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.registry import device_of, kernel, namespace
+from ...backends.registry import device_of, empty, kernel, namespace
 from ...core.dtypes import Array
 from ...kernels.windows import Window, classes
 
@@ -49,7 +49,7 @@ def pooled(
     axes = zip(size, stride, dilation, before, strict=True)
     grid = np.array([(1, 1, 1, 0)] * missing + list(axes), np.int64)
     wide = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
-    out = np.empty((len(x), *(1,) * missing, *output, x.shape[-1]), x.dtype)
+    out = empty("cpu", (len(x), *(1,) * missing, *output, x.shape[-1]), x.dtype)
     kind = np.float64 if counts is not None and counts.dtype == np.float64 else np.float32
     divisors = np.empty(0, kind) if counts is None else np.ascontiguousarray(counts, kind).reshape(-1)
     flip = np.zeros(x.shape[-1], np.uint32)

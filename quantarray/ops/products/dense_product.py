@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.registry import kernel
+from ...backends.registry import empty, kernel
 from ...core.dtypes import Array
 
 _AXES = 3  # of an image
@@ -66,7 +66,7 @@ def in_order(w: Array) -> Array:
 
 
 def _product(x: Array, form: Array, grid: Array, w: Array, bias: Array | None, rows: int) -> Array:
-    out = np.empty((rows, w.shape[1]), np.float32)
+    out = empty("cpu", (rows, w.shape[1]), np.float32)
     added = np.zeros(w.shape[1], np.float32) if bias is None else np.ascontiguousarray(bias, np.float32)
     kernel("cpu", "float_product")(x.reshape(-1), form, grid, np.ascontiguousarray(w), added, out)
     return out

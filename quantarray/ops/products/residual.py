@@ -10,10 +10,10 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import common_device, contiguous, device_of, empty, kernel, moveaxis, namespace, to_host
+from ...backends.registry import common_device, contiguous, device_of, empty, kernel, moveaxis, to_host, zeros
 from ...core.code_values import level_values
 from ...core.dtypes import Array
-from ...core.notes import is_set
+from ...core.recordings import is_set
 from ..words.conversion import dequantize
 from . import calls, epilogue
 from .lanes import GroupLanes
@@ -125,7 +125,7 @@ def added(op: str, values: Any, residual: Any, at: int, requantize: Thresholds |
     packed = calls.packed(device, requantize, shape)
     words = empty(device, (0, 0, 0)) if packed is None else packed.empty().reshape(packed.rows)
     last = epilogue.finish(requantize, shape[-1], real, lanes=GroupLanes(shape[-1]))
-    over = namespace(device).zeros(1, np.int64)
+    over = zeros(device, (1,), np.int64)
     if rows.size:
         run = kernel(device, "add_shortcut")
         run(rows, shortcut, levels.astype(exact), bounds, last, sums, over, words)

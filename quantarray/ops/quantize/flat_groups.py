@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...backends.registry import empty, kernel
+from ...backends.registry import empty, kernel, zeros
 from ...core.dtypes import Array, Constants
 from ...core.format import WORD_BITS, word_count
 from ...quantizers.grouped import DIGITS, Grouped, kernel_key, upper_half
@@ -20,7 +20,7 @@ def round_flat(x: Array, scheme: Grouped) -> QuantArray:
     usual: int = scheme.group or 1
     group = min(usual, max(x.size, 1))
     if x.size and usual % WORD_BITS == 0 and x.dtype in (np.float32, np.float64):
-        constants, wrong = np.empty((2, -(-x.size // group)), np.float32), np.zeros(1, np.bool_)
+        constants, wrong = empty("cpu", (2, -(-x.size // group)), np.float32), zeros("cpu", (1,), np.bool_)
         out = empty("cpu", (scheme.bits, 1, word_count(x.size)))
         digits = DIGITS[scheme.constants]
         kernel("cpu", "encode_groups")(x[None], group, digits, kernel_key(scheme), wrong, constants, out)

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backends.registry import device_of, empty, kernel
+from ...backends.registry import device_of, empty, kernel, zeros
 from ...core.dtypes import Array, Constants
 from ...core.format import word_count
+from ...core.recordings import is_set
 from ...kernels.operands import FixedGrid
 from ...quantizers.base import Quantizer
 from ...quantizers.extremes import TAKEN
@@ -38,9 +39,9 @@ class Encoder(NamedTuple):
 
     def __call__(self, x: Array, grid: Grid) -> Array | None:
         """Return words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
-        out, nan = empty("cpu", self.words), np.zeros(encoding.PIECES, np.bool_)
+        out, nan = empty("cpu", self.words), zeros("cpu", (encoding.PIECES,), np.bool_)
         kernel("cpu", "encode_grid")(encoding.in_runs(x, self.axis), *self._operands(grid), nan, out.reshape(self.rows))
-        return None if encoding.met(nan) else out
+        return None if is_set(nan) else out
 
     def fixed(self, quantizer: Quantizer, law: Constants) -> FixedGrid:
         """Return the kernel's operands but for x and its results."""

@@ -54,7 +54,7 @@ class MixedRows(NamedTuple):
 def ends_of_groups(x: Array, group: int) -> Array:
     """Return the least and the largest value of each group of x float32[rows length]: float64[2 rows groups]."""
     rows, length = x.shape
-    out = np.empty((2, rows, -(-length // group)))
+    out = empty("cpu", (2, rows, -(-length // group)), np.float64)
     kernel("cpu", "group_ends")(x, group, out)
     return out
 
@@ -86,7 +86,7 @@ def round_rows(x: Array, ends: Array, bits: Array, scheme: Grouped) -> MixedRows
     count = word_count(length)
     first = np.zeros(rows, np.int64)
     np.cumsum(bits[:-1].astype(np.int64) * count, out=first[1:])
-    constants = np.empty(ends.shape, np.float32)
+    constants = empty("cpu", ends.shape, np.float32)
     out = empty("cpu", (int(bits.sum()) * count,))
     kernel("cpu", "encode_mixed")(
         x, ends, _rows(bits, first), group, DIGITS[scheme.constants], kernel_key(scheme), constants, out

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...backends.registry import contiguous, empty, kernel
+from ...backends.registry import contiguous, empty, kernel, zeros
 from ...core.bounded_cache import Kept
 from ...core.dtypes import Array, Constants, DType
 from ...core.format import word_count
@@ -112,7 +112,7 @@ class Given(Direct):
         self.kernel = kernel("cpu", "encode_small" if isinstance(self.fixed, Search) else "encode_grid_small")
 
     def encode(self, x: Array, out: Array) -> Constants | None:
-        nan = np.zeros(1, np.bool_)
+        nan = zeros("cpu", (1,), np.bool_)
         self.kernel(x, self.fixed, nan, out)
         return None if nan.item() else self.law
 
@@ -128,7 +128,7 @@ class Ranged(Direct):
         self.kernel = kernel("cpu", "encode_range")
 
     def encode(self, x: Array, out: Array) -> Constants | None:
-        constants, wrong = np.empty(self.stored, np.float32), np.zeros(1, np.bool_)
+        constants, wrong = empty("cpu", self.stored, np.float32), zeros("cpu", (1,), np.bool_)
         self.kernel(x, self.run, self.rule, wrong, constants.reshape(self.flat), out)
         if wrong.item():
             return None
@@ -147,7 +147,7 @@ class Groups(Direct):
         self.digits, self.kernel = DIGITS[quantizer.constants], kernel("cpu", "encode_groups")
 
     def encode(self, x: Array, out: Array) -> Constants | None:
-        constants, wrong = np.empty(self.stored, np.float32), np.zeros(1, np.bool_)
+        constants, wrong = empty("cpu", self.stored, np.float32), zeros("cpu", (1,), np.bool_)
         self.kernel(x, self.run, self.digits, self.key, wrong, constants.reshape(self.flat), out)
         if wrong.item():
             return None

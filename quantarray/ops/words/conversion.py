@@ -18,6 +18,7 @@ from ...core.bfloat16 import narrowed
 from ...core.code_values import constant_dims, level_values, values_of_codes
 from ...core.dtypes import Array
 from ...core.format import word_count
+from ...core.recordings import current as recording
 
 _SMALL = 1 << 10  # elements below which NumPy is as fast as a kernel
 _FEW = 1 << 12  # levels that are few, whatever the size of an array
@@ -94,7 +95,8 @@ def _decoder(q: QuantArray) -> Callable[[QuantArray, Array], None] | None:
     """
     if q.dtype.kind == "uniform" and q.axis == q.ndim - 1 and q.shape[-1] >= _LONG:
         return _decode_uniform
-    return _decode_levels if q.device != "cpu" or (q.size >= _SMALL and _count(q) == 1) else None
+    worth = q.size >= _SMALL or recording() is not None  # NumPy looks a few codes up faster, but is no launch
+    return _decode_levels if q.device != "cpu" or (worth and _count(q) == 1) else None
 
 
 def _decoded(q: QuantArray, kind: np.dtype[Any]) -> Array:

@@ -1,0 +1,71 @@
+"""Recordings: what a thread allocates and launches while its network is planned, in place of doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any, Protocol
+
+from .dtypes import Array
+from .forks import no_fork
+
+
+class Recording(Protocol):
+    """A receiver of the allocations, launches and notes of a thread."""
+
+    def array(self, shape: tuple[int, ...], dtype: Any, cleared: bool = False) -> Array:
+        """Return an array without elements, or one that is `cleared` before its first launch."""
+
+    def launch(self, kernel: Any, arguments: Any, tasks: int, workers: int, pieces: int, held: Any) -> None:
+        """Record a launch."""
+
+    def note(self, notes: Array) -> None:
+        """Record that notes of a kernel are read."""
+
+
+_recordings: dict[int, Recording] = {}  # of threads, by their identity
+
+
+def current() -> Recording | None:
+    """Return the recording of this thread, if there is one."""
+    return _recordings.get(get_ident()) if _recordings else None
+
+
+def is_set(notes: Array) -> bool:
+    """Return True if a kernel has set one of its notes, such as that of a NaN; a recorded call reads it each time."""
+    if (recording := current()) is not None:
+        recording.note(notes)
+        return False
+    return any(notes.tolist())  # NumPy's `any` of a few elements takes three times as long
+
+
+@contextmanager
+def recording_to(recording: Recording) -> Iterator[None]:
+    """Record what this thread does inside. Signal handlers wait: they may call the package too."""
+    with no_fork, _replaced(recording):
+        yield
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Run what this thread does inside, such as laying out weights for a cache, in the middle of a recording."""
+    if current() is None:
+        yield
+    else:
+        with _replaced(None):
+            yield
+
+
+@contextmanager
+def _replaced(recording: Recording | None) -> Iterator[None]:
+    thread = get_ident()
+    outer = _recordings.pop(thread, None)
+    if recording is not None:
+        _recordings[thread] = recording
+    try:
+        yield
+    finally:
+        _recordings.pop(thread, None)
+        if outer is not None:
+            _recordings[thread] = outer

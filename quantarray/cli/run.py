@@ -71,15 +71,6 @@ def stored(op: str, path: Path) -> Network:
     return network
 
 
-def on_device(network: Any, device: str) -> Any:
-    """Return the network on a device."""
-    if device == "cpu":
-        return network
-    if not hasattr(network, "to_device"):
-        raise ValueError(f"run: a graph runs on the CPU, got --device {device}")
-    return network.to_device(device)
-
-
 def timed(network: Any, x: Any, batch: int = BATCH) -> Timed:
     """Run a network on inputs in batches and time it. The first batch runs twice: compilation is not timed."""
     network.predict(x[:batch], batch=batch)
@@ -97,12 +88,12 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"run: --output must end in .npy, got {str(args.output)!r}")
     network = network_of("run", args.network)
     if args.images:
-        return classify(args, on_device(network, args.device), BATCH)
+        return classify(args, network.to_device(args.device), BATCH)
     for name, value in (("--top", args.top), ("--classes", args.classes)):
         if value:
             raise ValueError(f"run: {name} is for image files")
     x, expected, labels = _data(args, network)
-    result = timed(on_device(network, args.device), x)
+    result = timed(network.to_device(args.device), x)
     if isinstance(result.values, dict):
         raise ValueError(f"run: {args.network} has the outputs {', '.join(result.values)}; run one of one output")
     if args.output is not None:

@@ -180,7 +180,7 @@ def elementwise(
     other [rows channels], or of size 0 where no step adds it. values float32[rows channels], or of size 0. out
     uint64[planes rows words], or of size 0: a value's code is the number of limits float32[T channels] that it is over,
     with channels filled up to words; flip uint64[2 words] has the channels whose codes count the others, and the
-    channels there are. nan bool[pieces] is set where codes are asked for and a value is NaN. On the CPU only."""
+    channels there are. nan bool[pieces] is set where codes are asked for and a value is NaN."""
 
 
 def add_shortcut(
@@ -207,22 +207,22 @@ def pool_values(x: Array, grid: Array, counts: Array, flip: Array, out: Array) -
 
     grid int64[3 4]: taps, stride, dilation, places before the image. Where counts[pixels] is not empty, sums of taps in
     order, in its dtype, are divided by them. Bits of flip uint32[channels] are turned over before and after. A window
-    without a tap has -inf, the least integer, or the sum 0. On the CPU only."""
+    without a tap has -inf, the least integer, or the sum 0."""
 
 
 def float_product(x: Array, form: Array, grid: Array, w: Array, bias: Array, out: Array) -> None:
     """Convolve float32 values: out[pixels o] = bias[o] + sum over taps, then channels, of x * w[taps*channels o].
 
     x is flat. form int64[3 5]: images, depth, height, width, channels; how far apart they are in x; the output's.
-    grid as of `pool_values`; a tap outside is 0. Fewer rows of w: channels of an output's group. On the CPU only."""
+    grid as of `pool_values`; a tap outside is 0. Fewer rows of w: channels of an output's group."""
 
 
 def put_channels_last(x: Array, out: Array) -> None:
-    """out[n, p, c] = x[n, c, p], uint8 or float32, for few channels. On the CPU only."""
+    """out[n, p, c] = x[n, c, p], uint8 or float32, for few channels."""
 
 
 def join(x: Array, first: int, out: Array) -> None:
-    """out[r, first + i] = x[r, i], float32. On the CPU only."""
+    """out[r, first + i] = x[r, i], float32."""
 
 
 def nearest(words: Array, queries: Array, out: Array) -> None:

@@ -13,13 +13,15 @@ import numpy as np
 
 from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
+from ..backends.registry import namespace, settle
 from ..core.dtypes import Array
 from ..core.progress import Progress
 from . import graph, network, sequential
+from .devices import on_device
 from .drawing.boxes import of_graph
 from .drawing.svg import Drawing
 from .file import save_network, save_sequential
-from .graph import Node
+from .graph import Graph, Node
 from .graph_file import save_graph
 from .graph_summary import Row, Summary
 from .inference import kinds_of
@@ -35,8 +37,27 @@ _ROUNDS = 5  # of which `profile` takes the fastest
 class GraphFace(Model):
     """A mixin of methods of `Graph`."""
 
+    def to_device(self: Any, device: str) -> Graph:
+        """Return the graph on a device, "cpu", "cuda" or "cuda:1"; inputs must be there too, and results are.
+
+        Weights are moved once; `predict` and `qa.on` move inputs and results. Packed operations, and products and pools
+        of floats, run by kernels in the CPU's order, so integers and codes are the CPU's; functions such as exp are
+        CuPy's, and floats that are reduced are summed in another order. A NaN that a quantiser meets on a GPU is no
+        error, as nothing waits for the GPU.
+
+        Raises DeviceError that lists the operations that no GPU runs (docs/gpu-operators.md), or says what is missing.
+
+        >>> import quantarray as qa
+        >>> net = qa.nn.models.lfc()
+        >>> net.to_device("cpu") is net
+        True
+        """
+        return on_device(self.on_cpu, device)
+
     def prepared(self: Any, *, reuse: bool = False) -> Prepared:
-        """Return the graph with its packed operations in compiled calls, for the CPU; results equal the graph's.
+        """Return the graph with its packed operations in compiled calls; results equal the graph's.
+
+        On a GPU each form of inputs is captured as a CUDA graph at its first call; the last eight stay.
 
         The second call with inputs of one form plans it, which takes up to some seconds. With `reuse` an output is
         valid until the thread's next call, which overwrites it.
@@ -47,7 +68,8 @@ class GraphFace(Model):
         >>> bool((fast(images) == net(images)).all() and (fast(images) == net(images)).all())
         True
         """
-        return Prepared(self.name, for_plan(self), reuse)
+        planned = for_plan(self.on_cpu)
+        return Prepared(self.name, on_device(planned, self.device), reuse)
 
     def save(self: Any, file: str | os.PathLike[str]) -> None:
         """Write the graph to a `.qa` file (docs/qa-format.md) or as QONNX to a `.onnx` file, whole or not at all.
@@ -67,9 +89,9 @@ class GraphFace(Model):
         Graph(x: float32 (n, 4) -> y: float32 (n, 4); 0 of 1 operations packed, 0 bytes of constants)
         """
         if is_onnx(file):
-            save_onnx(self, file)
+            save_onnx(self.on_cpu, file)
         else:
-            save_graph(self, file)
+            save_graph(self.on_cpu, file)
 
     def summary(self: Any, *x: Any, **named: Any) -> Summary:
         """Return a table of the nodes: packed, float result or NumPy, shapes, bits, weights, MACs, bytes.
@@ -87,8 +109,10 @@ class GraphFace(Model):
             for done in range(_ROUNDS * len(times)):
                 bar.update(done)
                 i = done % len(times)
+                settle(self.device)
                 start = time.perf_counter()
                 self._steps[i](values)
+                settle(self.device)
                 times[i] = min(times[i], time.perf_counter() - start)
         known = {name: values[at] for name, at in self._slots.items()}
         rows = [self._row(node, known, t) for node, t in zip(self.nodes, times, strict=True)]
@@ -99,7 +123,8 @@ class GraphFace(Model):
         return of_graph(self, kinds_of(self) if x is None else self.trace(x))
 
     def _zeros(self: Any) -> tuple[Array, ...]:
-        return tuple(np.zeros(v.shape, v.dtype) + np.asarray(v.low or 0, v.dtype) for v in self.inputs)
+        xp = namespace(self.device)
+        return tuple(xp.full(v.shape, v.low or 0, v.dtype) for v in self.inputs)
 
     def _row(self: Any, node: Node, values: Mapping[str, Any], seconds: float | None = None) -> Row:
         operands = [self.constants[n] for n in node.inputs if n in self.constants]

@@ -12,7 +12,9 @@ import numpy as np
 from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
+from ..backends.registry import namespace
 from ..core.dtypes import Array
+from ..ops.words.placement import asnumpy
 from .inputs import checked, name_nan
 from .model import Model
 from .operators import OPERATORS
@@ -136,6 +138,8 @@ class Graph(GraphFace):
         self.constants = {n: _in_order(a) for n, a in constants.items()}
         self.name = name
         self.classes = classes
+        self.on_cpu: Graph = self  # the same one there
+        self.device = "cpu"  # of the constants, and of what a call takes and returns
         self.batch_note = ""  # why a graph takes one length of batch alone
         self._slots: dict[str, int] = {}
         for known in (*self.constants, *(v.name for v in self.inputs)):
@@ -197,7 +201,7 @@ class Graph(GraphFace):
         """Return the output among all values, or a dict by name if there are several."""
         if len(self.outputs) == 1:
             result = values[self._output_slots[0]]
-            return result if isinstance(result, QuantArray) else np.asarray(result)
+            return np.asarray(result) if isinstance(result, np.generic) else result
         return {value.name: values[at] for value, at in zip(self.outputs, self._output_slots, strict=True)}
 
     def trace(self, *x: Any, **named: Any) -> dict[str, Any]:
@@ -225,7 +229,7 @@ class Graph(GraphFace):
         for value in self.inputs:
             if value.name not in arrays:
                 raise TypeError(f"{self.name}: the input {value.name}, {value.text}, is missing")
-            array = checked(self.name, value, arrays[value.name], self.batch_note)
+            array = checked(self.name, value, arrays[value.name], self.batch_note, self.device)
             if value.batched:
                 if batch not in (None, len(array)):
                     raise ValueError(f"{self.name}: the input {value.name} has a batch of {len(array)}, others {batch}")
@@ -241,7 +245,12 @@ class Graph(GraphFace):
         return lengths.pop() if len(lengths) == 1 else None
 
     def _run_batch(self, x: Any) -> Any:
-        return self(**x) if isinstance(x, dict) else self(x)
+        if self.device == "cpu":
+            return self(**x) if isinstance(x, dict) else self(x)
+        xp = namespace(self.device)
+        moved = {name: xp.asarray(a) for name, a in (x if isinstance(x, dict) else {"": x}).items()}
+        result = self(**moved) if isinstance(x, dict) else self(moved[""])
+        return {n: asnumpy(a) for n, a in result.items()} if isinstance(result, dict) else asnumpy(result)
 
     def _layout(self) -> tuple[int | None, Layout | None, str]:
         from .images import of_value

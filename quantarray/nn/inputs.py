@@ -11,24 +11,29 @@ import numpy as np
 from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..arrays.bfloat16 import is_bfloat16, of_cpu
+from ..arrays.exchange import as_cupy
+from ..backends.registry import device_of
 from ..core.dtypes import Array
+from ..core.errors import DeviceError
 from .named import say_first
 
 if TYPE_CHECKING:
     from .graph import Value
 
 
-def checked(op: str, value: Value, x: Any, note: str = "") -> Array:
-    """Return x as an array of the value's dtype and shape, or raise an error with the likely fix.
+def checked(op: str, value: Value, x: Any, note: str = "", device: str = "cpu") -> Array:
+    """Return x as an array of the value's dtype and shape on a device, or raise an error with the likely fix.
 
-    note: why the network takes one length of batch alone.
+    note: why the network takes one length of batch alone. A GPU is not asked for elements, such as those out of bounds.
     """
     if isinstance(x, QuantArray):
         raise TypeError(
             f"{op}: the input {value.name} must be a dense {value.text}, got a QuantArray; .dequantize() it"
         )
     dtype = np.dtype(value.dtype)
-    if type(x) is np.ndarray and x.dtype == dtype:  # first, as in most calls: looking for bfloat16 takes 2 us
+    if device != "cpu":
+        a = _there(op, value, x, device)
+    elif type(x) is np.ndarray and x.dtype == dtype:  # first, as in most calls: looking for bfloat16 takes 2 us
         a = x
     elif hasattr(type(x), "__dlpack__") and not isinstance(x, np.ndarray):
         a = checks.shared(op, value.name, x)
@@ -54,11 +59,24 @@ def checked(op: str, value: Value, x: Any, note: str = "") -> Array:
             raise TypeError(
                 f"{op}: the input {value.name} must be {value.text}, got {a.dtype}{_cast(dtype, a, value.name)}"
             )
-    if value.low is not None and value.high is not None and a.size and (a.min() < value.low or a.max() > value.high):
+    bounded = value.low is not None and value.high is not None and a.size and device == "cpu"
+    if bounded and (a.min() < value.low or a.max() > value.high):
         raise ValueError(
             f"{op}: the input {value.name} must be from {value.low} to {value.high}, got {a.min()} to {a.max()}"
         )
     return a
+
+
+def _there(op: str, value: Value, x: Any, device: str) -> Array:
+    """Return an array of CuPy's, or a view of another library's, on the GPU of the network."""
+    if not hasattr(x, "__cuda_array_interface__") or device_of(x) != device:
+        where = device_of(x) if hasattr(x, "__cuda_array_interface__") else "the CPU"
+        raise DeviceError(
+            f"{op}: the input {value.name} must be on {device}, as the network is, got one on {where}; move it with "
+            f"cupy.asarray(x), or pass arrays of the CPU to qa.on({device!r}, network, x)"
+        )
+    array: Array = x if hasattr(x, "get") else as_cupy(op, value.name, x)
+    return array
 
 
 def name_nan(op: str, error: ValueError, inputs: Iterable[tuple[Value, Array]]) -> None:

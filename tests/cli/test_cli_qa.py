@@ -303,7 +303,7 @@ def test_run_a_graph_refuses(graph, tmp_path, capsys):
     image = tmp_path / "images" / "0.png"
     assert "stores no samples; pass image files, or --input" in error(capsys, "run", graph)
     assert "stores no samples" in error(capsys, "demo", graph)
-    assert "a graph runs on the CPU, got --device cuda" in error(capsys, "run", graph, image, "--device", "cuda")
+    assert "to_device: arrays on a GPU need" in error(capsys, "run", graph, image, "--device", "cuda")
     assert "--top is for image files" in error(capsys, "run", graph, "--top", "2")
     (tmp_path / "names.txt").write_text("ant\nbee\n")
     said = error(capsys, "run", graph, image, "--classes", tmp_path / "names.txt")

@@ -17,6 +17,7 @@ from strategies import PRODUCTS, products_by
 
 import quantarray as qa
 from quantarray.backends.registry import kernel
+from quantarray.kernels.operands import ADD, ADD_OTHER, AFFINE, DIV, MAX, MUL, OFFSET, PRELU, SUB, Chain
 from quantarray.ops.products import bit_sliced, calls, depthwise_taps, epilogue, pooling, select
 from quantarray.ops.products.lanes import GroupLanes
 
@@ -41,6 +42,7 @@ class Case:
     lacks: tuple = ()  # and that must not
     shared: int = 0  # bytes at most
     floats: bool = False  # may store floats
+    fused: bool = False  # sums of products may be rounded once
     targets: tuple = TARGETS
     linked_local: int = 0  # bytes that nvJitLink spills
 
@@ -127,6 +129,31 @@ def public(name, function):
             function()
 
     return run
+
+
+def elementwise(dtype, steps, planes=0, scaled=False, other=False):
+    """Return a call of a chain of all steps to values, or to codes."""
+    floats = np.ones((len(steps), 128), np.float32)
+    chain = Chain(*(np.ones(65 * on) for on in (scaled, False)), np.array(steps), floats)
+    limits, flip = np.zeros((2**planes - 1, 128 * (planes > 0)), np.float32), words(2, 2)
+    second = np.zeros((3, 65) if other else (0, 0), np.float32)
+    stored = np.zeros((0, 0) if planes else (3, 65), np.float32)
+    return call("elementwise", np.zeros((3, 65), dtype), second, chain, limits, flip, np.zeros(8, bool), stored,
+                words(planes, 3, 2) if planes else words(0, 0, 0))  # fmt: skip
+
+
+def pool_values(dtype, counts):
+    grid = np.array([(3, 2, 1, 1)] * 3)
+    return call("pool_values", np.zeros((2, 1, 9, 9, 65), dtype), grid, counts, np.zeros(65, np.uint32),
+                np.zeros((2, 1, 4, 4, 65), dtype))  # fmt: skip
+
+
+def float_product(channels, groups=1):
+    form = np.array([(2, 1, 9, 9, channels), (81 * channels, 0, 9 * channels, channels, 1), (2, 1, 9, 9, 0)])
+    grid = np.array([(1, 1, 1, 0), (3, 1, 1, 1), (3, 1, 1, 1)])
+    return call("float_product", np.zeros(2 * 81 * channels, np.float32), form, grid,
+                np.zeros((9 * channels // groups, 66), np.float32), np.zeros(66, np.float32),
+                np.zeros((162, 66), np.float32))  # fmt: skip
 
 
 WEIGHTS = {1: (-1, 1), 2: range(-2, 2), 4: range(-8, 8), 8: range(-128, 128)}  # levels, by bits
@@ -422,6 +449,22 @@ CASES = [
     Case("argsort", lines("argsort", np.zeros((1, 1, 4), int), np.zeros((3, 1, 65), int)), 64, ("MATCH",)),
     Case("argsort along folds", lines("argsort", np.zeros((1, 1, 4), int), np.zeros((3, 5, 65), int), 5), 64),
     Case("sort", lines("sort", np.zeros((1, 1, 4), np.uint8), words(2, 3, 1, 2)), 64, ("MATCH", "VOTE")),
+    Case("elementwise of int32 to float32", elementwise(np.int32, [ADD, SUB, MUL, MAX, PRELU], scaled=True), 64,
+         ("DMUL", "FMUL", "FADD"), ("FFMA",), floats=True),
+    Case("elementwise with a quotient", elementwise(np.float32, [DIV]), 64, floats=True),
+    Case("elementwise of float32 to codes", elementwise(np.float32, [AFFINE, OFFSET, ADD_OTHER], 2, other=True), 64,
+         ("DADD", "VOTE"), ("DFMA",)),
+    *[Case(f"pool_values, {what}", pool_values(dtype, counts), 96, needs, floats=True)
+      for what, dtype, counts, needs in (
+          ("largest float32", np.float32, np.empty(0, np.float32), ("FSETP",)),
+          ("largest int32", np.int32, np.empty(0, np.float32), ()),
+          ("means", np.float32, np.ones(16, np.float32), ("FADD",)),
+          ("means of whole images", np.float32, np.ones(16), ("DADD",)))],
+    Case("float_product", float_product(64), 96, ("FFMA",), floats=True, fused=True),
+    Case("float_product of groups", float_product(6, 3), 96, ("FFMA",), floats=True, fused=True),
+    Case("join", call("join", np.zeros((3, 65), np.float32), 4, np.zeros((3, 99), np.float32)), 32, floats=True),
+    Case("put_channels_last", call("put_channels_last", np.zeros((2, 3, 70), np.uint8),
+         np.zeros((2, 70, 3), np.uint8)), 40),
     Case("repack", call("repack", words(2, 40, 3, 2), words(2, 70, 3, 1)), 64, ("VOTE",)),
 ]  # fmt: skip
 
@@ -466,7 +509,7 @@ def faults(case, launched, one, target):
         yield f"{one.registers} registers, {shared} bytes shared"
     if "Potential Performance Loss" in one.log:
         yield "products that wait for each other"
-    if "fma.rn.f" in one.ptx or ("st.global.f" in one.ptx and not case.floats):
+    if ("fma.rn.f" in one.ptx and not case.fused) or ("st.global.f" in one.ptx and not case.floats):
         yield "floats are fused or stored"
     if target == LINKED:
         together = launched.threads * -(-one.registers // 8) * 8

@@ -206,11 +206,24 @@ def install():
     _put(bulk, BulkModels(models))
     _put(warpgroup, WarpgroupModels(models, lambda: kernel._get_kernel_context().shared.without_size))
     libdevice.dmul_rn, libdevice.dadd_rn, libdevice.byte_perm = np.multiply, np.add, _byte_perm
-    libdevice.fmul_rn, libdevice.fadd_rn = np.multiply, np.add
+    libdevice.fmul_rn, libdevice.fadd_rn, libdevice.fmaf_rn = np.multiply, np.add, _fused
+    libdevice.fdiv_rn = libdevice.ddiv_rn = np.divide
     libdevice.floor, libdevice.ceil = np.floor, np.ceil
     libdevice.float_as_int = lambda x: np.float32(x).view(np.int32)
     libdevice.half2float = lambda bits: np.float32(np.int16(bits).view(np.float16))
     libdevice.float2half_rn = lambda x: np.float16(x).view(np.int16)
+
+
+def _fused(x, y, z):
+    """x * y + z of float32, rounded once: a sum in float64 is rounded to odd, which a second rounding does not see."""
+    product, z = np.float64(x) * np.float64(y), np.float64(z)
+    total = product + z
+    if np.isfinite(total):
+        back = total - product
+        error = (product - (total - back)) + (z - back)
+        if error and not total.view(np.int64) & 1:
+            total = np.nextafter(total, np.copysign(np.inf, error))
+    return np.float32(total)
 
 
 def _byte_perm(x, y, selector):

@@ -89,6 +89,18 @@ for _name in _NAMES.split():
     setattr(ndarray, f"__{_name}__", _operation(_function))
 
 
+def _reflected(name):
+    def method(self, other):
+        launches.append(name)
+        return _wrapped(getattr(operator, name)(_held(other), self.held))
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv"):
+    setattr(ndarray, f"__r{_name}__", _reflected(_name))
+
+
 def _wrapped(x):
     if isinstance(x, np.ndarray) or (isinstance(x, np.generic) and not isinstance(x, np.dtype)):
         return ndarray(np.asarray(x))

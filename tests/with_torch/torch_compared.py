@@ -44,8 +44,8 @@ def plain(x):
 def compare(module, x, graph, kinds=QUANTISERS):
     """Assert that all codes and outputs are equal; return the quantisers by path, with how many of their codes differ.
 
-    A code may differ where the module's value is within 1e-5 steps of a boundary. What follows such a code is
-    computed from the module's.
+    A code may differ where the module's value is within 1e-5 steps of a boundary, or 1e-6 of the largest value. What
+    follows such a code is computed from the module's.
     """
     expected, results = activations(module, x, kinds)
     values, compared, tables = graph._ready((x.numpy(),), {}), {}, levels_of(graph)
@@ -123,7 +123,7 @@ def _compared(path, got, whole, table, part, before, after):
     if not differ.any():
         return got, 0
     with torch.no_grad():
-        slack = 1e-5 * abs(scale)
+        slack = max(1e-5 * abs(scale), 1e-6 * float(before.abs().max()))  # of sums that cancel
         at_zero = torch.where(before.abs() < slack, 0, before)  # which sign maps to a level of its own
         near = np.stack([plain(part(v)).numpy() for v in (before - slack, at_zero, before + slack)])
     at_boundary = (np.abs(near - whole * scale) < 1e-5 * abs(scale)).any(axis=0)

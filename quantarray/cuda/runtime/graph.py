@@ -1,4 +1,4 @@
-"""A function of one array, captured as a CUDA graph: all its launches are one."""
+"""A function of arrays, captured as a CUDA graph: all its launches are one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import launch
 class Graph:
     """Launch at once what a function launches, the same kernels each time.
 
-    graph(x) copies x, which must be like the example, to `input`, launches the graph on CuPy's current stream, and
+    graph(x) copies x, an array or a tuple of them like the example, to `input`, launches on CuPy's current stream, and
     returns `output`. Nothing waits for it, and nothing is allocated: the next call overwrites `output`, so copy what
     is to stay.
 
@@ -26,7 +26,7 @@ class Graph:
         xp.cuda.get_current_stream().synchronize()
         self._pool, stream = xp.cuda.MemoryPool(), xp.cuda.Stream(non_blocking=True)
         with stream, xp.cuda.using_allocator(self._pool.malloc), launch.holding() as self._held:
-            self.input = example.copy()
+            self.input = tuple([x.copy() for x in example]) if isinstance(example, tuple) else example.copy()
             function(self.input)
             stream.synchronize()
             stream.begin_capture()
@@ -40,13 +40,15 @@ class Graph:
 
     def __call__(self, x: Any) -> Any:
         """Return the output for x, in the memory that all calls share."""
-        to, new = _dense(self.input), _dense(x)
-        if type(x) is not type(self.input) or new.shape != to.shape or new.dtype != to.dtype:
-            raise ValueError(
-                f"graph: needs an input like the example, {_kind(self.input)}, got {_kind(x)}; capture another graph"
-            )
-        with current(device_of(to)):
-            to[...] = new
+        pairs = list(zip(self.input, x, strict=True)) if isinstance(self.input, tuple) else [(self.input, x)]
+        for to, new in pairs:
+            if type(new) is not type(to) or new.shape != to.shape or new.dtype != to.dtype:
+                raise ValueError(
+                    f"graph: needs an input like the example, {_kind(to)}, got {_kind(new)}; capture another graph"
+                )
+        with current(device_of(_dense(pairs[0][0]))):
+            for to, new in pairs:
+                _dense(to)[...] = _dense(new)
             self._graph.launch()
         return self.output
 

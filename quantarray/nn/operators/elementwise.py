@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .record import (
     Operator,
     Shapes,
     Step,
+    array,
     by_factor,
     common,
     falls,
@@ -30,7 +32,7 @@ _erf_of_each = np.frompyfunc(math.erf, 1, 1)  # NumPy has no erf; the results ar
 
 
 def _relu(a: Attributes, x: Array) -> Array:
-    return np.asarray(np.maximum(x, x.dtype.type(0)))
+    return array(np.maximum(x, x.dtype.type(0)))
 
 
 def _leaky_relu(a: Attributes, x: Array) -> Array:
@@ -43,7 +45,7 @@ def _prelu(a: Attributes, x: Array, slope: Array) -> Array:
 
 def _hard_tanh(a: Attributes, x: Array) -> Array:
     low, high = a.get("min_val", -1.0), a.get("max_val", 1.0)
-    return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
+    return array(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
 
 
 def _clip(a: Attributes, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
@@ -55,23 +57,23 @@ def _clip(a: Attributes, x: Array, low: Array | None = None, high: Array | None 
 def _sigmoid(a: Attributes, x: Array) -> Array:
     wide = x.astype(np.float64)
     small = np.exp(-np.abs(wide))
-    return np.asarray(np.where(wide >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype))
+    return array(np.where(wide >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype))
 
 
 def _hard_sigmoid(a: Attributes, x: Array) -> Array:
     kind = x.dtype.type
     y = x * kind(a.get("alpha", 0.2)) + kind(a.get("beta", 0.5))
-    return np.asarray(np.minimum(np.maximum(y, kind(0)), kind(1)))
+    return array(np.minimum(np.maximum(y, kind(0)), kind(1)))
 
 
 def _hard_swish(a: Attributes, x: Array) -> Array:
     kind = x.dtype.type
-    return np.asarray(x * np.maximum(kind(0), np.minimum(kind(1), x * kind(1 / 6) + kind(0.5))))
+    return array(x * np.maximum(kind(0), np.minimum(kind(1), x * kind(1 / 6) + kind(0.5))))
 
 
 def _elu(a: Attributes, x: Array) -> Array:
     wide = x.astype(np.float64)
-    return np.asarray(np.where(wide < 0, a.get("alpha", 1.0) * np.expm1(np.minimum(wide, 0)), wide).astype(x.dtype))
+    return array(np.where(wide < 0, a.get("alpha", 1.0) * np.expm1(np.minimum(wide, 0)), wide).astype(x.dtype))
 
 
 def _selu(a: Attributes, x: Array) -> Array:
@@ -81,7 +83,7 @@ def _selu(a: Attributes, x: Array) -> Array:
     """
     alpha, gamma = np.float32(a.get("alpha", _SELU_ALPHA)), np.float32(a.get("gamma", _SELU_GAMMA))
     below = alpha * np.expm1(np.where(x > 0, x.dtype.type(0), x))
-    return np.asarray((np.where(x > 0, x, below) * gamma).astype(x.dtype))
+    return array((np.where(x > 0, x, below) * gamma).astype(x.dtype))
 
 
 def _erf(a: Attributes, x: Array) -> Array:
@@ -94,12 +96,12 @@ def _erf(a: Attributes, x: Array) -> Array:
 
 
 def _softplus(a: Attributes, x: Array) -> Array:
-    return np.asarray(np.logaddexp(x.astype(np.float64), 0.0).astype(x.dtype))
+    return array(np.logaddexp(x.astype(np.float64), 0.0).astype(x.dtype))
 
 
 def _mish(a: Attributes, x: Array) -> Array:
     """x * tanh(log(1 + exp(x))), each function rounded to x's dtype, as ONNX defines it."""
-    return np.asarray(x * np.tanh(np.logaddexp(x.dtype.type(0), x)))
+    return array(x * np.tanh(np.logaddexp(x.dtype.type(0), x)))
 
 
 def _gelu(a: Attributes, x: Array) -> Array:
@@ -107,23 +109,23 @@ def _gelu(a: Attributes, x: Array) -> Array:
     kind = x.dtype.type
     half, one = kind(0.5), kind(1)
     if a.get("approximate", "none") == "none":
-        return np.asarray(half * x * (one + _erf(a, x / np.sqrt(kind(2)))))
+        return array(half * x * (one + _erf(a, x / np.sqrt(kind(2)))))
     cubed = kind(np.float32(0.044715)) * np.power(x, kind(3))
-    return np.asarray(half * x * (one + np.tanh(np.sqrt(kind(np.float32(2 / math.pi))) * (x + cubed))))
+    return array(half * x * (one + np.tanh(np.sqrt(kind(np.float32(2 / math.pi))) * (x + cubed))))
 
 
 def _divide(a: Attributes, x: Array, y: Array) -> Array:
     if x.dtype.kind == "f":
-        return np.asarray(x / y)
+        return array(x / y)
     quotient, zero = np.floor_divide(x, y), y == 0
     towards_zero = quotient + ((x % np.where(zero, 1, y) != 0) & ((x < 0) != (y < 0)))
-    return np.asarray(towards_zero.astype(x.dtype))
+    return array(towards_zero.astype(x.dtype))
 
 
 def _power(a: Attributes, x: Array, y: Array) -> Array:
     if x.dtype == y.dtype == np.float32 and y.size == 1 and y.reshape(-1)[0] == 0.5:
         return np.sqrt(x)
-    return np.asarray(np.power(x, y).astype(x.dtype))
+    return array(np.power(x, y).astype(x.dtype))
 
 
 def _cast(a: Attributes, x: Array) -> Array:
@@ -140,11 +142,17 @@ def _sum(a: Attributes, *arrays: Array) -> Array:
 def _scale(a: Attributes, x: Array, scale: Array) -> Array:
     """x * scale in float64, rounded once; 16 by 24 bits, whose float64 product is exact, in float32."""
     to = np.dtype(a.get("to", np.float32))
-    if to == np.float32 and x.dtype.kind in "iu" and x.dtype.itemsize <= 2 and _fits(scale):
+    if (
+        isinstance(x, np.ndarray)
+        and to == np.float32
+        and x.dtype.kind in "iu"
+        and x.dtype.itemsize <= 2
+        and _fits(scale)
+    ):
         values = x.astype(to)
         values *= scale.astype(to)
-        return np.asarray(values)
-    return np.asarray((x * scale).astype(to))
+        return array(values)
+    return array((x * scale).astype(to))
 
 
 def _fits(scale: Array) -> bool:
@@ -154,15 +162,15 @@ def _fits(scale: Array) -> bool:
 
 def _affine(a: Attributes, x: Array, factor: Array, offset: Array) -> Array:
     """x * factor + offset in float64, rounded once: a fused multiply-add of float32."""
-    return np.asarray((x.astype(np.float64) * factor + offset).astype(x.dtype))
+    return array((x.astype(np.float64) * factor + offset).astype(x.dtype))
 
 
 def _unary(f: Callable[[Array], Array]) -> Callable[..., Array]:
-    return lambda a, x: np.asarray(f(x)).astype(x.dtype, copy=False)
+    return lambda a, x: array(f(x)).astype(x.dtype, copy=False)
 
 
 def _binary(f: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    return lambda a, x, y: np.asarray(f(x, y))
+    return lambda a, x, y: array(f(x, y))
 
 
 def _gelu_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
@@ -257,11 +265,13 @@ OPERATORS = {
     "HardSwish": Operator(run=_hard_swish),  # it falls, then rises
     "Elu": Operator(run=_elu, direction=_slope_rises(1.0)),
     "Selu": Operator(run=_selu),  # np.expm1 of float32 falls by an ulp in some 77 of 1e9 places
-    "Erf": Operator(run=_erf, direction=rises),  # no bounds: files would compute it on floats, whose erf is no integer
+    "Erf": Operator(
+        run=_erf, direction=rises, gpu=False
+    ),  # no bounds: files would compute it on floats, whose erf is no integer
     "Softplus": Operator(run=_softplus, direction=rises),
     "Tanh": Operator(run=_unary(np.tanh), direction=rises),
     "Mish": Operator(run=_mish),  # it falls, then rises
-    "Gelu": Operator(run=_gelu, shape=_gelu_shape),  # it falls, then rises
+    "Gelu": Operator(run=_gelu, shape=_gelu_shape, gpu=False),  # it falls, then rises
     "Abs": Operator(run=_unary(np.abs), bounds=lambda b: (max(b[0][0], -b[0][1], 0), max(-b[0][0], b[0][1]))),
     "Neg": Operator(run=_unary(np.negative), direction=falls, bounds=lambda b: (-b[0][1], -b[0][0])),
     "Floor": Operator(run=_unary(np.floor), direction=rises),
@@ -293,15 +303,15 @@ OPERATORS = {
     "Div": Operator(
         run=_divide, dtype=_divided, direction=by_factor(divides=True), steps=_step("divide", None), order="kept"
     ),
-    "Pow": Operator(run=_power),
+    "Pow": Operator(run=_power, host=(1,)),
     "Max": Operator(
-        run=lambda a, *x: np.asarray(np.maximum.reduce(np.broadcast_arrays(*x))),
+        run=lambda a, *x: array(reduce(np.maximum, x)),
         dtype=common,
         direction=rises,
         bounds=_rising_bounds(lambda *v: max(v)),
     ),
     "Min": Operator(
-        run=lambda a, *x: np.asarray(np.minimum.reduce(np.broadcast_arrays(*x))),
+        run=lambda a, *x: array(reduce(np.minimum, x)),
         dtype=common,
         direction=rises,
         bounds=_rising_bounds(lambda *v: min(v)),

@@ -9,7 +9,7 @@ import numpy as np
 from ...core.dtypes import Array
 from . import products
 from .quantizing import numbers
-from .record import Attributes, Constants, Operator, Shapes, always, named
+from .record import Attributes, Constants, Operator, Shapes, always, array, named
 
 
 def spread(v: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
@@ -36,7 +36,7 @@ def _whole(x: Array, zero: Array | None, axis: int | None = None) -> Array:
     z = zero.astype(np.int64)
     if z.ndim == 1 and z.size > 1 and axis is not None:
         z = z.reshape(-1, *(1,) * (x.ndim - axis - 1))
-    return np.asarray(x.astype(np.int64) - (z.reshape(()) if z.size == 1 else z))
+    return array(x.astype(np.int64) - (z.reshape(()) if z.size == 1 else z))
 
 
 def _conv_integer(a: Attributes, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None) -> Array:
@@ -52,7 +52,7 @@ def _matmul_integer(
 
 def _requantized(a: Attributes, sums: Array, factor: Array, zero: Array | None) -> Array:
     y = np.rint(numbers("QLinear", sums * factor, "its products")) + (0 if zero is None else zero.astype(np.int64))
-    return np.asarray(np.clip(y, a["low"], a["high"]).astype(a["held"]))
+    return array(np.clip(y, a["low"], a["high"]).astype(a["held"]))
 
 
 def _qlinear_conv(a: Attributes, x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array,
@@ -74,7 +74,7 @@ def _quantize_linear(a: Attributes, x: Array, scale: Array, zero: Array | None =
     s = spread(scale, x.shape, axis, block).astype(np.float32 if x.dtype.kind != "f" else x.dtype)
     z = spread(zero, x.shape, axis, block).astype(np.int64) if zero is not None else 0
     y = np.rint(numbers("QuantizeLinear", x / s).astype(np.float64)) + z
-    return np.asarray(np.clip(y, a["low"], a["high"]).astype(a["held"]))
+    return array(np.clip(y, a["low"], a["high"]).astype(a["held"]))
 
 
 def _dynamic_quantize_linear(a: Attributes, x: Array) -> tuple[Array, Array, Array]:
@@ -91,7 +91,7 @@ def _dequantize_linear(a: Attributes, x: Array, scale: Array, zero: Array | None
     axis, block = a.get("axis", 1), a.get("block_size", 0)
     s = spread(scale, x.shape, axis, block)
     z = spread(zero, x.shape, axis, block).astype(np.int64) if zero is not None else 0
-    return np.asarray(((x.astype(np.int64) - z) * s.astype(np.float64)).astype(a["held"]))
+    return array(((x.astype(np.int64) - z) * s.astype(np.float64)).astype(a["held"]))
 
 
 def _linear_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
@@ -134,14 +134,15 @@ def _qconv_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
 
 _HELD = ("low", "high", "held")
 OPERATORS = {
-    "ConvInteger": Operator(run=_conv_integer, shape=_conv_integer_shape, dtype=always("int32")),
-    "MatMulInteger": Operator(run=_matmul_integer, shape=_matmul_integer_shape, dtype=always("int32")),
-    "QLinearConv": Operator(run=_qlinear_conv, shape=_qconv_shape, dtype=named("held"), needs=_HELD),
+    "ConvInteger": Operator(run=_conv_integer, shape=_conv_integer_shape, dtype=always("int32"), gpu=False),
+    "MatMulInteger": Operator(run=_matmul_integer, shape=_matmul_integer_shape, dtype=always("int32"), gpu=False),
+    "QLinearConv": Operator(run=_qlinear_conv, shape=_qconv_shape, dtype=named("held"), needs=_HELD, gpu=False),
     "QLinearMatMul": Operator(
         run=_qlinear_matmul,
         shape=lambda a, s, c: products.matmul_shape(a, [s[0], s[3]], []),
         dtype=named("held"),
         needs=_HELD,
+        gpu=False,
     ),
     "QuantizeLinear": Operator(run=_quantize_linear, shape=_linear_shape, dtype=named("held"), needs=_HELD),
     "DynamicQuantizeLinear": Operator(
@@ -149,6 +150,7 @@ OPERATORS = {
         shape=lambda a, s, c: [s[0], (), ()],
         dtype=always("uint8"),
         others=("float32", "uint8"),
+        gpu=False,
     ),
     "DequantizeLinear": Operator(run=_dequantize_linear, shape=_linear_shape, dtype=named("held"), needs=("held",)),
 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from ...backends.registry import empty, kernel
+from ...backends.registry import contiguous, device_of, empty, kernel
 from ...core.dtypes import Array
-from .record import Attributes, Constants, Operator, Shapes, always, common
+from .record import Attributes, Constants, Operator, Shapes, always, array, common
 
 
 def order_in_memory(x: Array) -> tuple[int, ...]:
@@ -100,7 +101,7 @@ def parts(a: Attributes, length: int, sizes: Any, outputs: int) -> list[int]:
 def _split(a: Attributes, x: Array, sizes: Array | None = None) -> tuple[Array, ...]:
     axis = axis_of(a.get("axis", 0), x.ndim)
     lengths = parts(a, x.shape[axis], a.get("split") if sizes is None else sizes, a["outputs"])
-    return tuple(np.split(x, np.cumsum(lengths)[:-1], axis=axis))
+    return tuple(np.split(x, list(accumulate(lengths[:-1])), axis=axis))
 
 
 def slices(shape: tuple[int, ...], starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> tuple[slice, ...]:
@@ -147,9 +148,9 @@ def _pad(a: Attributes, x: Array, pads: Any = None, value: Any = None, axes: Any
 def _gather(a: Attributes, x: Array, at: Array) -> Array:
     axis = axis_of(a.get("axis", 0), x.ndim)
     n = x.shape[axis]
-    if at.size and not (-n <= at.min() and at.max() < n):
+    if isinstance(at, np.ndarray) and at.size and not (-n <= at.min() and at.max() < n):
         raise ValueError(f"indices reach from {at.min()} to {at.max()}, the axis has {n}")
-    return np.asarray(np.take(x, at, axis=axis))
+    return array(np.take(x, at, axis=axis))
 
 
 def repeated(shape: tuple[int, ...], repeats: Any) -> tuple[int, ...]:
@@ -163,7 +164,7 @@ def repeated(shape: tuple[int, ...], repeats: Any) -> tuple[int, ...]:
 
 def _tile(a: Attributes, x: Array, repeats: Array) -> Array:
     repeated(x.shape, repeats)  # fewer or more numbers than axes would have a meaning in NumPy
-    return np.tile(x, repeats)
+    return np.tile(x, repeats.tolist())
 
 
 def _depth_to_space(a: Attributes, x: Array) -> Array:
@@ -189,18 +190,20 @@ def _concat(a: Attributes, *x: Array) -> Array:
     rest = {(one.dtype, one.shape[:axis], one.shape[axis + 1 :]) for one in parts}
     fit = len(rest) == 1 and parts[0].dtype == np.float32  # NumPy says what does not fit
     joined = _joined(parts, axis) if fit else np.concatenate(parts, axis=axis)
-    return joined.transpose(np.argsort(order))
+    return joined.transpose([order.index(d) for d in range(x[0].ndim)])
 
 
 def _joined(parts: list[Array], axis: int) -> Array:
     """Join float32 arrays by a kernel, which a prepared network launches like others."""
     shape = parts[0].shape
-    out = empty("cpu", (*shape[:axis], sum(one.shape[axis] for one in parts), *shape[axis + 1 :]), np.float32)
+    out = empty(
+        device_of(parts[0]), (*shape[:axis], sum(one.shape[axis] for one in parts), *shape[axis + 1 :]), np.float32
+    )
     rows, first = math.prod(shape[:axis]), 0
     for one in parts:
         columns = math.prod(one.shape[axis:])
         if out.size:
-            kernel("cpu", "join")(np.ascontiguousarray(one).reshape(rows, columns), first, out.reshape(rows, -1))
+            kernel(device_of(one), "join")(contiguous(one).reshape(rows, columns), first, out.reshape(rows, -1))
         first += columns
     return out
 
@@ -268,6 +271,7 @@ OPERATORS = {
     "Reshape": Operator(
         run=_reshape,
         shape=lambda a, s, c: [reshaped(s[0], _operand(a, "shape", c), a.get("allowzero", 0))],
+        host=(1,),
         launches=True,
     ),
     "Flatten": Operator(
@@ -283,24 +287,27 @@ OPERATORS = {
     "Squeeze": Operator(
         run=lambda a, x, axes=None: x.reshape(squeezed(x.shape, a.get("axes") if axes is None else axes)),
         shape=lambda a, s, c: [squeezed(s[0], _operand(a, "axes", c))],
+        host=(1,),
         launches=True,
     ),
     "Unsqueeze": Operator(
         run=lambda a, x, axes=None: x.reshape(unsqueezed(x.shape, a["axes"] if axes is None else axes)),
         shape=lambda a, s, c: [unsqueezed(s[0], _operand(a, "axes", c))],
+        host=(1,),
         launches=True,
     ),
     "Concat": Operator(run=_concat, shape=_concat_shape, dtype=common, order="kept", launches=True),
-    "Split": Operator(run=_split, shape=_split_shape),
-    "Slice": Operator(run=_slice, shape=_slice_shape),
-    "Pad": Operator(run=_pad, shape=_pad_shape),
+    "Split": Operator(run=_split, shape=_split_shape, host=(1,)),
+    "Slice": Operator(run=_slice, shape=_slice_shape, host=(1, 2, 3, 4)),
+    "Pad": Operator(run=_pad, shape=_pad_shape, host=(1, 2, 3)),
     "Gather": Operator(run=_gather, shape=_gather_shape, broadcasts=False),
-    "Tile": Operator(run=_tile, shape=lambda a, s, c: [repeated(s[0], c[1])]),
+    "Tile": Operator(run=_tile, shape=lambda a, s, c: [repeated(s[0], c[1])], host=(1,)),
     "DepthToSpace": Operator(run=_depth_to_space, shape=_depth_shape),
     "SpaceToDepth": Operator(run=_space_to_depth, shape=_space_shape),
     "Shape": Operator(
         run=lambda a, x: np.array(x.shape[slice(a.get("start"), a.get("end"))], np.int64),
         shape=lambda a, s, c: [(len(s[0][slice(a.get("start"), a.get("end"))]),)],
         dtype=always("int64"),
+        gpu=False,
     ),
 }

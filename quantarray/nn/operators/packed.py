@@ -14,6 +14,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
+from ...backends.registry import contiguous, device_of, empty
 from ...core.dtypes import Array, DType, integers
 from ...ops.creation.creation import from_codes
 from ...ops.manipulation.joining import concat
@@ -22,7 +23,7 @@ from ...ops.manipulation.rearranging import split
 from ...ops.manipulation.repacking import repack
 from ...ops.manipulation.shuffling import channel_shuffle
 from ...ops.products import geometry
-from ...ops.products.chain import apply_chain, chain_of
+from ...ops.products.chain import apply_chain, chain_of, takes
 from ...ops.products.conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ...ops.products.convolution import conv2d
 from ...ops.products.convolution_1d_3d import conv1d, conv3d
@@ -44,17 +45,17 @@ def _linear(
 ) -> Any:
     if levels is not None:
         x = of_levels(x, levels)
-    if type(x) is QuantArray and x.axis != x.ndim - 1:
+    if isinstance(x, QuantArray) and x.axis != x.ndim - 1:
         x = repack(x, -1)
     return linear(x, w, requantize=requantize)
 
 
 def _dequantized_linear(a: Attributes, x: Any, w: QuantArray) -> Array:
     """x @ values of w, transposed, in float32; of the values of w, those of 256 outputs are in memory at once."""
-    x, out = np.ascontiguousarray(x), np.empty((*x.shape[:-1], w.shape[0]), np.float32)
+    x, out = contiguous(x), empty(device_of(x), (*x.shape[:-1], w.shape[0]), np.float32)
     for first in range(0, w.shape[0], _OUTPUTS):
         part = w[first : first + _OUTPUTS]
-        np.matmul(x, dequantize(part).astype(np.float32, copy=False).T, out=out[..., first : first + _OUTPUTS])
+        out[..., first : first + _OUTPUTS] = np.matmul(x, dequantize(part).astype(np.float32, copy=False).T)
     return out
 
 
@@ -111,8 +112,19 @@ def _threshold(a: Attributes, x: Any, thresholds: Thresholds) -> QuantArray:
     """
     if isinstance(x, QuantArray):
         x = dequantize(x)
+    if not isinstance(x, np.ndarray) and x.dtype == np.float32 and a["axis"] == 1 and takes(thresholds):
+        chain = chain_of((), np.empty((0, x.shape[1]), np.float32), None, None, x.shape)
+        encoded = apply_chain(x, None, chain, thresholds, False)[1]  # which waits for no NaN
+        assert encoded is not None
+        return encoded
     values = thresholds.values
-    if x.dtype == np.float32 and values.shape == (1,) and thresholds.greater and thresholds.into.ascending:
+    if (
+        isinstance(x, np.ndarray)
+        and x.dtype == np.float32
+        and values.shape == (1,)
+        and thresholds.greater
+        and thresholds.into.ascending
+    ):
         checks.no_nan("Thresholds", "values", x)
         over = x > values[0] if thresholds.strict else x >= values[0]
         return from_codes(over.view(np.uint8), thresholds.into, a["axis"])

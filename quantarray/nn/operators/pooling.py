@@ -7,10 +7,11 @@ from itertools import product
 
 import numpy as np
 
+from ...backends.registry import contiguous, device_of, moveaxis, namespace, zeros
 from ...core.bounded_cache import cached
 from ...core.dtypes import Array
 from ...ops.products import dense_pooling
-from .record import Attributes, Constants, Operator, Shapes, rises
+from .record import Attributes, Constants, Operator, Shapes, array, rises
 from .windows import Windows, grid, tap
 
 
@@ -41,7 +42,7 @@ def _sum_pool(a: Attributes, x: Array) -> Array:
     """Sum each window, with padding as 0; sums of integers are int64."""
     windows = grid(a, x.shape[2:], tuple(a["kernel_shape"]))
     wide = np.pad(x if x.dtype.kind == "f" else x.astype(np.int64), [(0, 0), (0, 0), *windows.pads])
-    total = np.zeros((*x.shape[:2], *windows.output), wide.dtype)
+    total = zeros(device_of(x), (*x.shape[:2], *windows.output), wide.dtype)
     for at in product(*(range(k) for k in windows.kernel)):
         total += tap(wide, windows, at)
     return total
@@ -72,24 +73,23 @@ def _average_pool(a: Attributes, x: Array) -> Array:
             last, windows.kernel, windows.strides, windows.dilations, before, windows.output, divisors
         )
         return means.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
-    return np.asarray((_sum_pool(a, x) / counts(a, x.shape[2:]).astype(x.dtype)).astype(x.dtype))
+    divisors = namespace(device_of(x)).asarray(counts(a, x.shape[2:]).astype(x.dtype))
+    return array((_sum_pool(a, x) / divisors).astype(x.dtype))
 
 
 def _global_average(a: Attributes, x: Array) -> Array:
     """Return the mean of each channel: sums in float64, rounded once."""
     image = x.shape[2:]
-    last = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if x.dtype == np.float32 and x.ndim > 2 else x
+    last = contiguous(moveaxis(x, 1, -1)) if x.dtype == np.float32 and x.ndim > 2 else x
     if x.dtype == np.float32 and dense_pooling.takes(last) and last is not x:
         one, count = (1,) * len(image), np.array(math.prod(image), np.float64)
         means = dense_pooling.pooled(last, image, one, one, (0,) * len(image), one, count)
         return means.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
-    return np.asarray(
-        np.ascontiguousarray(x).mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.float64).astype(x.dtype)
-    )
+    return array(contiguous(x).mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.float64).astype(x.dtype))
 
 
 def _global_max(a: Attributes, x: Array) -> Array:
-    return np.asarray(x.max(axis=tuple(range(2, x.ndim)), keepdims=True))
+    return array(x.max(axis=tuple(range(2, x.ndim)), keepdims=True))
 
 
 def _pool_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:

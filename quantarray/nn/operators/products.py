@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.registry import contiguous, device_of, empty
 from ...core.dtypes import Array
 from ...ops.products import dense_product
-from .record import Attributes, Constants, Operands, Operator, Shapes, Step, named, sign
+from .record import Attributes, Constants, Operands, Operator, Shapes, Step, array, named, sign
 from .windows import Windows, grid, tap
 
 _AXES = 3  # of an image that the kernel of float products takes
@@ -27,8 +28,8 @@ def matmul(a: Attributes, x: Array, y: Array) -> Array:
         product_of = dense_product.matrix_product(x, y)
     else:
         wide, other = _summing(x, y)
-        product_of = np.matmul(np.ascontiguousarray(wide), other)  # a BLAS sums floats by their order in memory
-    return np.asarray(product_of).astype(a.get("to", x.dtype), copy=False)
+        product_of = np.matmul(contiguous(wide), other)  # a BLAS sums floats by their order in memory
+    return array(product_of).astype(a.get("to", x.dtype), copy=False)
 
 
 def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
@@ -58,11 +59,11 @@ def laid_out(w: Array) -> Array:
 def _convolved_by_image(x: Array, w: Array, bias: Array | None, windows: Windows, groups: int) -> Array:
     """Convolve by a matrix product for each image."""
     wide, weights = _summing(x, w)
-    wide = np.ascontiguousarray(_padded(wide, windows))
+    wide = contiguous(_padded(wide, windows))
     n, o, places = len(x), len(w), windows.output
     parts = wide.reshape(n, groups, x.shape[1] // groups, *wide.shape[2:])
     kernels = np.moveaxis(weights.reshape(groups, o // groups, *w.shape[1:]), 2, -1)  # channels last, as columns are
-    total = np.empty((n, groups, o // groups, math.prod(places)), wide.dtype)
+    total = empty(device_of(x), (n, groups, o // groups, math.prod(places)), wide.dtype)
     taps = list(product(*(range(k) for k in windows.kernel)))
     for image, sums in zip(parts, total, strict=True):
         columns = [tap(image, windows, at, 2).reshape(groups, x.shape[1] // groups, -1) for at in taps]
@@ -81,14 +82,14 @@ def _gemm(a: Attributes, x: Array, y: Array, c: Array | None = None) -> Array:
     out = product_of if a.get("alpha", 1.0) == 1 else product_of * kind(a["alpha"])
     if c is not None:
         out = out + (c if a.get("beta", 1.0) == 1 else c * kind(a["beta"]))
-    return np.asarray(out.astype(x.dtype))
+    return array(out.astype(x.dtype))
 
 
 def _batch_norm(a: Attributes, x: Array, gamma: Array, beta: Array, mean: Array, var: Array) -> Array:
     shape = (1, -1, *(1,) * (x.ndim - 2))
     g, b, m, v = (t.reshape(shape) for t in (gamma, beta, mean, var))
     deviation = np.sqrt(v + v.dtype.type(a.get("epsilon", 1e-5)))
-    return np.asarray((g * (x - m) / deviation + b).astype(x.dtype))
+    return array((g * (x - m) / deviation + b).astype(x.dtype))
 
 
 def matmul_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:

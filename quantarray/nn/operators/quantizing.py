@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from ...arrays import checks
+from ...backends.registry import device_of, namespace
 from ...core.dtypes import Array
-from .record import Attributes, Constants, Operator, Shapes, always, by_factor, named, rises
+from .record import Attributes, Constants, Operator, Shapes, always, array, by_factor, named, rises
 
 
 def numbers(op: str, x: Array, name: str = "x") -> Array:
     """Return x; raise ValueError that names the first NaN, which has no code."""
-    checks.no_nan(op, name, x)
+    if isinstance(x, np.ndarray):  # a GPU is not waited for
+        checks.no_nan(op, name, x)
     return x
 
 
@@ -44,13 +46,13 @@ ROUNDING: dict[str, Callable[[Array], Array]] = {
 def _quantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """round(clip(x / scale + zero, low, high)), integers, as QONNX's Quant has it."""
     y = np.clip(numbers("Quant", x / scale + zero), a["low"], a["high"])
-    return np.asarray(ROUNDING[a["rounding"]](y).astype(a["to"]))
+    return array(ROUNDING[a["rounding"]](y).astype(a["to"]))
 
 
 def _quantize_linear(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """clip(rint(x / scale) + zero, low, high), integers, as ONNX's QuantizeLinear has it."""
     y = np.rint(numbers("QuantizeLinear", x / scale)).astype(np.float64) + zero
-    return np.asarray(np.clip(y, a["low"], a["high"]).astype(a["to"]))
+    return array(np.clip(y, a["low"], a["high"]).astype(a["to"]))
 
 
 def _bipolar(a: Attributes, x: Array) -> Array:
@@ -68,22 +70,23 @@ def _sign(a: Attributes, x: Array) -> Array:
 
 def _dequantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """(x - zero) * scale, rounded once."""
-    return np.asarray(((x.astype(np.float64) - zero) * scale).astype(a["to"]))
+    return array(((x.astype(np.float64) - zero) * scale).astype(a["to"]))
 
 
 def _multi_threshold(a: Attributes, x: Array, thresholds: Array) -> Array:
     """Count how many thresholds [channels or 1, T] of its channel, axis 1, each value reaches: first + step * count."""
     flat = numbers("MultiThreshold", x).reshape(*x.shape[:2], -1)
-    count = np.zeros(flat.shape, np.int32)
+    count = namespace(device_of(x)).zeros(flat.shape, np.int32)
     for t in thresholds.T:
         count += flat >= t.reshape(1, -1, 1)
-    return np.asarray(a.get("first", 0) + a.get("step", 1) * count, a.get("to", "int32")).reshape(x.shape)
+    values: Array = (count * a.get("step", 1) + a.get("first", 0)).astype(a.get("to", "int32"))
+    return values.reshape(x.shape)
 
 
 def _trunc(a: Attributes, x: Array, scale: Array, zero: Array, step: Array) -> Array:
     """clip(rounding(round(x / scale + zero) / step), low, high): integers of x without their lowest bits."""
     y = ROUNDING["ROUND"](numbers("Trunc", x / scale + zero)) / step
-    return np.asarray(np.clip(ROUNDING[a["rounding"]](y), a["low"], a["high"]).astype(a.get("to", "int64")))
+    return array(np.clip(ROUNDING[a["rounding"]](y), a["low"], a["high"]).astype(a.get("to", "int64")))
 
 
 def _counted(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:

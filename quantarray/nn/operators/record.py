@@ -61,7 +61,15 @@ class Operator:
     computed element by element, in that order; or NumPy may sum floats in that order."""
     launches: bool = False  # it may be part of a compiled call, where it only launches kernels or gives views
     images: int = 0  # operands that kernels take with their channels last
+    gpu: bool = True  # it runs on arrays of a GPU, by kernels or by CuPy
+    host: tuple[int, ...] = ()  # operands that Python reads, such as axes; of packed operations all but `other`s
     holds: bool = False  # it may hold what it takes, or return it in an object: a function of a user's
+
+
+def array(x: Any) -> Array:
+    """Return an array, of a GPU too; a number of NumPy's as an array without axes."""
+    a: Array = np.asarray(x) if isinstance(x, np.generic) else x
+    return a
 
 
 # Directions

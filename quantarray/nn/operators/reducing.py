@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.registry import contiguous
 from ...core.dtypes import Array
 from .movement import axes_of, axis_of
-from .record import Attributes, Constants, Operator, Shapes, always
+from .record import Attributes, Constants, Operator, Shapes, always, array
 
 
 def _softmax(a: Attributes, x: Array) -> Array:
@@ -20,7 +21,7 @@ def _softmax(a: Attributes, x: Array) -> Array:
     if a.get("flat"):
         wide, axis = wide.reshape(int(np.prod(shape[:axis])), -1), 1
     e = np.exp(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf))
-    return np.asarray((e / e.sum(axis=axis, keepdims=True)).reshape(shape).astype(x.dtype))
+    return array((e / e.sum(axis=axis, keepdims=True)).reshape(shape).astype(x.dtype))
 
 
 LAYER_NORM = "Y", "Mean", "InvStdDev"  # its results, in ONNX's order
@@ -34,7 +35,7 @@ def _layer_norm(a: Attributes, x: Array, scale: Array, bias: Array | None = None
     """
     at = axis_of(a.get("axis", -1), x.ndim)
     lead = x.shape[:at]
-    rows = np.ascontiguousarray(x).reshape(math.prod(lead), math.prod(x.shape[at:]))
+    rows = contiguous(x).reshape(math.prod(lead), math.prod(x.shape[at:]))
     rows = rows.astype(np.result_type(x.dtype, np.float32), copy=False)
     count, epsilon = rows.shape[1], float(np.float32(a.get("epsilon", 1e-5)))  # files hold epsilon in float32
     mean = rows.sum(axis=1, keepdims=True) / count
@@ -56,7 +57,7 @@ def _extreme(a: Attributes, x: Array, largest: bool) -> Array:
         at = x.shape[axis] - 1 - pick(np.flip(x, axis), axis=axis)
     else:
         at = pick(x, axis=axis)
-    return np.asarray(np.expand_dims(at, axis) if a.get("keepdims", 1) else at)
+    return array(np.expand_dims(at, axis) if a.get("keepdims", 1) else at)
 
 
 def _top(a: Attributes, x: Array, k: Array) -> tuple[Array, Array]:
@@ -93,7 +94,7 @@ def _reduce(f: Callable[..., Array]) -> Callable[..., Array]:
 
     def run(a: Attributes, x: Array, axes: Array | None = None) -> Array:
         at, keep = _axes(a, x.ndim, axes), bool(a.get("keepdims", 1))
-        return np.asarray(f(np.ascontiguousarray(x), axis=at, keepdims=keep)).astype(x.dtype, copy=False)
+        return array(f(contiguous(x), axis=at, keepdims=keep)).astype(x.dtype, copy=False)
 
     return run
 
@@ -141,12 +142,12 @@ def _reduce_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
 
 OPERATORS = {
     "Softmax": Operator(run=_softmax, shape=_softmax_shape),
-    "LayerNormalization": Operator(run=_layer_norm, shape=_layer_norm_shape, others=("float32", "float32")),
+    "LayerNormalization": Operator(run=_layer_norm, shape=_layer_norm_shape, others=("float32", "float32"), gpu=False),
     "ArgMax": Operator(run=lambda a, x: _extreme(a, x, True), shape=_extreme_shape, dtype=always("int64")),
     "ArgMin": Operator(run=lambda a, x: _extreme(a, x, False), shape=_extreme_shape, dtype=always("int64")),
-    "TopK": Operator(run=_top, shape=_top_shape, others=("int64",)),
-    "ReduceMean": Operator(run=_reduce(np.mean), shape=_reduce_shape),
-    "ReduceSum": Operator(run=_reduce(np.sum), shape=_reduce_shape),
-    "ReduceMax": Operator(run=_reduce(np.max), shape=_reduce_shape),
-    "ReduceMin": Operator(run=_reduce(np.min), shape=_reduce_shape),
+    "TopK": Operator(run=_top, shape=_top_shape, others=("int64",), gpu=False),
+    "ReduceMean": Operator(run=_reduce(np.mean), shape=_reduce_shape, host=(1,)),
+    "ReduceSum": Operator(run=_reduce(np.sum), shape=_reduce_shape, host=(1,)),
+    "ReduceMax": Operator(run=_reduce(np.max), shape=_reduce_shape, host=(1,)),
+    "ReduceMin": Operator(run=_reduce(np.min), shape=_reduce_shape, host=(1,)),
 }

@@ -123,5 +123,5 @@ def _resize_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
 
 
 OPERATORS = {
-    "Resize": Operator(run=_resize, shape=_resize_shape),
+    "Resize": Operator(run=_resize, shape=_resize_shape, gpu=False),
 }

@@ -90,5 +90,5 @@ def _shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
 
 
 OPERATORS = {
-    "ConvTranspose": Operator(run=_conv_transpose, shape=_shape, dtype=named("to"), weights=0),
+    "ConvTranspose": Operator(run=_conv_transpose, shape=_shape, dtype=named("to"), weights=0, gpu=False),
 }

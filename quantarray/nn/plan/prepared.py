@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from ...backends.registry import device_of
 from ..operators.movement import order_in_memory
 from ..steps import Step
+from . import captured
 from .part import elements, form
 from .recording import runtime
 from .reserved import is_told
@@ -78,6 +80,8 @@ class Prepared:
 
     def __call__(self, *x: Any, **named: Any) -> Any:
         program, values = self._program, self._ready(x, named)
+        if device_of(elements(values[program._input_slots[0]])) != "cpu":
+            return program._outputs_of(self._launched(values))
         forms = [_form_and_order(values[at]) for at in program._input_slots]
         try:
             plan = None if None in forms else self._plan(tuple(forms), values)
@@ -86,6 +90,28 @@ class Prepared:
         except ValueError as error:
             program._name_nan(error, values)
             raise
+
+    def _launched(self, values: list[Any]) -> list[Any]:
+        """Launch the CUDA graph for inputs of these forms on a GPU; the first of them captures it."""
+        program = self._program
+        inputs = [values[at] for at in program._input_slots]
+        forms = tuple(map(captured.form, inputs))
+        graphs: dict[Any, captured.Captured] = self._of_thread.__dict__.setdefault("graphs", {})
+        graph = graphs.pop(forms, None) or captured.Captured(self._results, inputs)
+        graphs[forms] = graph
+        if len(graphs) > _MOST:
+            del graphs[next(iter(graphs))]
+        for at, result in zip(program._output_slots, graph(inputs, self._reuse), strict=True):
+            values[at] = result
+        return values
+
+    def _results(self, *inputs: Any) -> tuple[Any, ...]:
+        program = self._program
+        values = program._initial.copy()
+        for at, x in zip(program._input_slots, inputs, strict=True):
+            values[at] = x
+        done = program._run(values)
+        return tuple([done[at] for at in program._output_slots])
 
     def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         return self._program._ready(x if self._encode is None else tuple(map(self._encode, x)), named)

@@ -9,7 +9,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import empty, kernel, zeros
+from ...backends.registry import device_of, empty, kernel, zeros
 from ...core.dtypes import Array
 from ...core.format import WORD, WORD_BITS, word_count
 from ...core.recordings import is_set
@@ -64,19 +64,20 @@ def apply_chain(
             raise TypeError(f"a chain takes integers or float32, got {a.dtype}")
     last = x.transpose(order)
     shape, channels = last.shape, x.shape[1]
-    out = empty("cpu", shape if dense else (0, 0), np.float32)
+    device = device_of(x)
+    out = empty(device, shape, np.float32) if dense else _NONE
     if thresholds is not None:
         epilogue.check("Thresholds", thresholds, channels)
-    result = None if thresholds is None else calls.packed("cpu", thresholds, shape)
+    result = None if thresholds is None else calls.packed(device, thresholds, shape)
     words = _NO_WORDS if result is None else result.empty()
     limits, flip = _limits(thresholds, channels)
     if x.size:
-        nan = zeros("cpu", (PIECES,), np.bool_)
-        kernel("cpu", "elementwise")(
+        nan = zeros(device, (PIECES,), np.bool_)
+        kernel(device, "elementwise")(
             _rows(last), _NONE if other is None else _rows(other.transpose(order)), chain, limits, flip, nan,
             out.reshape(-1, channels) if dense else out, words if result is None else words.reshape(result.rows),
         )  # fmt: skip
-        if is_set(nan):
+        if device == "cpu" and is_set(nan):  # a GPU is not waited for
             checks.no_nan("Thresholds", "values", apply_chain(x, other, chain, None, True)[0])
     back = (0, x.ndim - 1, *range(1, x.ndim - 1))
     codes = None if result is None else result(words).transpose(back)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...backends.registry import contiguous, empty, kernel
+from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis
 from ...core.dtypes import Array
 
 _FEW = 16  # channels: the kernel writes those of a pixel one by one
@@ -17,7 +17,7 @@ def channels_last(x: Array) -> Array:
     """Return a copy of x [n .. c] with its elements in C order."""
     if not _first(x):
         return contiguous(x)
-    out = empty("cpu", x.shape, x.dtype)
+    out = empty(device_of(x), x.shape, x.dtype)
     put(x, out)
     return out
 
@@ -29,12 +29,12 @@ def put(x: Array, out: Array) -> None:
         out[...] = x
         return
     n, c, pixels, like = len(x), x.shape[-1], math.prod(x.shape[1:-1]), _TYPES[x.dtype]
-    source = np.moveaxis(x, -1, 1).reshape(n, c, pixels)
-    kernel("cpu", "put_channels_last")(source.view(like), out.reshape(n, pixels, c).view(like))
+    source = moveaxis(x, -1, 1).reshape(n, c, pixels)
+    kernel(device_of(x), "put_channels_last")(source.view(like), out.reshape(n, pixels, c).view(like))
 
 
 def _first(x: Array) -> bool:
     """Return True for images [n .. c] of few channels that are stored as [n c ..], of the kernel's types."""
-    if not isinstance(x, np.ndarray) or x.dtype not in _TYPES or x.ndim < 3 or x.shape[-1] > _FEW:
+    if x.dtype not in _TYPES or x.ndim < 3 or x.shape[-1] > _FEW:
         return False
-    return bool(np.moveaxis(x, -1, 1).flags.c_contiguous)
+    return bool(moveaxis(x, -1, 1).flags.c_contiguous)

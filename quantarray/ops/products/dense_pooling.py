@@ -1,4 +1,4 @@
-"""Pooling of dense arrays [n .. c]: float32 and int32 of up to three axes by a kernel on the CPU.
+"""Pooling of dense arrays [n .. c]: float32 and int32 of up to three axes by a kernel.
 
 All others go by one axis of the window after the other: kh + kw passes, not kh * kw.
 """
@@ -31,9 +31,8 @@ def largest(x: Any, window: Window, turned: Array | None = None) -> Any:
 
 
 def takes(x: Any) -> bool:
-    """Return True if the kernel takes an array [n .. c]: NumPy's float32 or int32, in C order, of one to three axes."""
-    of_type = isinstance(x, np.ndarray) and x.dtype in (np.float32, np.int32)
-    return of_type and 3 <= x.ndim <= _AXES + 2 and bool(x.flags.c_contiguous)
+    """Return True if the kernel takes an array [n .. c]: float32 or int32, in C order, of one to three axes."""
+    return x.dtype in (np.float32, np.int32) and 3 <= x.ndim <= _AXES + 2 and bool(x.flags.c_contiguous)
 
 
 def pooled(
@@ -49,13 +48,13 @@ def pooled(
     axes = zip(size, stride, dilation, before, strict=True)
     grid = np.array([(1, 1, 1, 0)] * missing + list(axes), np.int64)
     wide = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
-    out = empty("cpu", (len(x), *(1,) * missing, *output, x.shape[-1]), x.dtype)
+    out = empty(device_of(x), (len(x), *(1,) * missing, *output, x.shape[-1]), x.dtype)
     kind = np.float64 if counts is not None and counts.dtype == np.float64 else np.float32
     divisors = np.empty(0, kind) if counts is None else np.ascontiguousarray(counts, kind).reshape(-1)
     flip = np.zeros(x.shape[-1], np.uint32)
     if turned is not None:
         flip[turned] = _SIGN if x.dtype == np.float32 else _ALL
-    kernel("cpu", "pool_values")(wide, grid, divisors, flip, out)
+    kernel(device_of(x), "pool_values")(wide, grid, divisors, flip, out)
     return out.reshape(len(x), *output, x.shape[-1])
 
 

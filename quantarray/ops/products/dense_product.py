@@ -1,6 +1,7 @@
-"""Convolutions and matrix products of float32 arrays on the CPU, by a kernel on the threads of all others.
+"""Convolutions and matrix products of float32 arrays by a kernel, on the CPU on the threads of all others.
 
-Large ones are left to NumPy: the kernel reads a matrix again for every few rows, a BLAS keeps parts of it in a cache.
+Large ones are left to NumPy, or CuPy: the kernel reads a matrix again for every few rows, a BLAS keeps parts of it in
+a cache.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.registry import empty, kernel
+from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, zeros
 from ...core.dtypes import Array
 
 _AXES = 3  # of an image
@@ -22,8 +23,8 @@ _POINTS = np.array([(1, 1, 1, 0)] * _AXES, np.int64)
 
 
 def takes(rows: int, *operands: Any) -> bool:
-    """Return True if the kernel takes a product of so many rows: of float32 NumPy arrays, small or of few products."""
-    return all(isinstance(a, np.ndarray) and a.dtype == np.float32 for a in operands) and (
+    """Return True if the kernel takes a product of so many rows: of float32 arrays, small or of few products."""
+    return all(a.dtype == np.float32 for a in operands) and (
         rows <= _FEW_ROWS or operands[1].size <= _MANY or rows * operands[1].size <= _PRODUCTS
     )
 
@@ -31,7 +32,7 @@ def takes(rows: int, *operands: Any) -> bool:
 def matrix_product(x: Array, w: Array) -> Array:
     """x [m k] @ w [k n]."""
     form = np.array([(len(x), 1, 1, 1, x.shape[1]), (x.shape[1], 0, 0, 0, 1), (len(x), 1, 1, 1, 0)])
-    return _product(np.ascontiguousarray(x), form, _POINTS, w, None, len(x))
+    return _product(contiguous(x), form, _POINTS, w, None, len(x))
 
 
 def convolved(
@@ -45,10 +46,10 @@ def convolved(
     before them, as `in_order` puts them.
     """
     missing = _AXES - (x.ndim - 2)
-    last = np.moveaxis(x, 1, -1)
+    last = moveaxis(x, 1, -1)
     if not x.flags.c_contiguous and not last.flags.c_contiguous:
-        x = np.ascontiguousarray(x)
-        last = np.moveaxis(x, 1, -1)
+        x = contiguous(x)
+        last = moveaxis(x, 1, -1)
     apart = [step // x.itemsize for step in last.strides]
     lengths = len(x), *(1,) * missing, *last.shape[1:]
     form = np.array([lengths, (apart[0], *(0,) * missing, *apart[1:]), (len(x), *(1,) * missing, *output, 0)])
@@ -56,17 +57,25 @@ def convolved(
     grid = np.array([(1, 1, 1, 0)] * missing + list(axes), np.int64)
     flat = x if x.flags.c_contiguous else last
     pixels = len(x) * math.prod(output)
-    out = _product(flat, form, grid, np.moveaxis(in_order(w), (0, 1), (-1, -2)).reshape(-1, len(w)), bias, pixels)
-    return np.moveaxis(out.reshape(len(x), *output, len(w)), -1, 1)
+    out = _product(flat, form, grid, _by_outputs(in_order(w)).reshape(-1, len(w)), bias, pixels)
+    return moveaxis(out.reshape(len(x), *output, len(w)), -1, 1)
 
 
 def in_order(w: Array) -> Array:
     """Return w [o c ..] as the kernel reads it: in memory by taps, then channels, then outputs."""
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(w, (0, 1), (-1, -2))), (-1, -2), (0, 1))
+    last = contiguous(_by_outputs(w))
+    return last.transpose(last.ndim - 1, last.ndim - 2, *range(last.ndim - 2))
+
+
+def _by_outputs(w: Array) -> Array:
+    """View w [o c ..] as [.. c o]."""
+    return w.transpose(*range(2, w.ndim), 1, 0)
 
 
 def _product(x: Array, form: Array, grid: Array, w: Array, bias: Array | None, rows: int) -> Array:
-    out = empty("cpu", (rows, w.shape[1]), np.float32)
-    added = np.zeros(w.shape[1], np.float32) if bias is None else np.ascontiguousarray(bias, np.float32)
-    kernel("cpu", "float_product")(x.reshape(-1), form, grid, np.ascontiguousarray(w), added, out)
+    device = device_of(x)
+    out = empty(device, (rows, w.shape[1]), np.float32)
+    if bias is None:
+        bias = zeros(device, (w.shape[1],), np.float32)
+    kernel(device, "float_product")(x.reshape(-1), form, grid, contiguous(w), contiguous(bias), out)
     return out

@@ -1,0 +1,1 @@
+"""Kernels of float32 values."""

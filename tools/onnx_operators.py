@@ -21,7 +21,8 @@ QUANTISED = """Conv ConvTranspose ConvInteger QLinearConv MatMulInteger QLinearM
     DequantizeLinear DynamicQuantizeLinear""".split()
 OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoid HardSwish Selu Erf Mish Gelu
     LayerNormalization GlobalAveragePool GlobalMaxPool Add Sub Mul Div Pow Concat Split Flatten Reshape Transpose
-    Squeeze Unsqueeze Slice Gather Pad Resize Tile DepthToSpace SpaceToDepth ArgMax ArgMin TopK Softmax""".split()
+    Squeeze Unsqueeze Slice Gather Pad Resize Tile DepthToSpace SpaceToDepth ArgMax ArgMin TopK Softmax Greater
+    GreaterOrEqual Less LessOrEqual Equal And Or Xor Not Where""".split()
 _INTRODUCTION = """# Operators of ONNX files
 
 This page shows which node tests of ONNX 1.23 `quantarray.nn.load` passes. A node test is a model with a single node,

@@ -98,6 +98,30 @@ def with_constant(net: Net, x: Value) -> Value | None:
     return v
 
 
+def compared(net: Net, x: Value) -> Value | None:
+    """Add a comparison with a constant, operators on its bools, and what they choose: numbers, or 0 and 1."""
+    if x.narrow or not x.exact or not (x.floats or x.dtype in (np.int32, np.int64)):
+        return None
+    form, ops = net.form(x.shape), ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal")
+    k = net.rng.integers(-8, 9, form) / 4 if x.floats else net.rng.integers(-3, 4, form)
+    names = [x.name, net.constant(_level(net, x, k))]
+    (mask,) = net.node(net.pick(ops), names[::-1] if net.chance(0.3) else names)
+    shape = np.broadcast_shapes(x.shape, form)
+    if net.chance(0.3):
+        (other,) = net.node(net.pick(ops), names)
+        (mask,) = net.node(net.pick(("And", "Or", "Xor")), [mask, other])
+    if net.chance(0.2):
+        (mask,) = net.node("Not", [mask])
+    if net.chance(0.3):
+        return net.add("Cast", x, [mask], shape, 1.0, 1.0, np.float32, to=1)
+    form = net.form(shape)
+    k = net.rng.integers(-8, 9, form) / 4 if x.floats else net.rng.integers(-3, 4, form)
+    parts = [x.name, net.constant(_level(net, x, k))]
+    shape = np.broadcast_shapes(shape, form)
+    grid = x.grid and min(x.grid, 0.25)
+    return net.add("Where", x, [mask, *(parts[::-1] if net.chance(0.5) else parts)], shape, grid, x.most + 3)
+
+
 def of_two(net: Net, x: Value) -> Value | None:
     """Add a sum, difference, product, maximum or matrix product of two values."""
 
@@ -333,6 +357,6 @@ def reduced(net: Net, x: Value) -> Value | None:
     return net.add(op, x, names, shape, grid, most, keepdims=keep, **how)
 
 
-ELEMENTS = {plain: 7, smooth: 2, with_constant: 6, of_two: 5, norm: 2, cast: 1}
+ELEMENTS = {plain: 7, smooth: 2, with_constant: 6, compared: 2, of_two: 5, norm: 2, cast: 1}
 PRODUCTS = {conv: 5, transposed: 1, matmul: 5, of_integers: 6}
 POOLS = {pool: 4, reduced: 2}

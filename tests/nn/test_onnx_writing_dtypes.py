@@ -180,6 +180,39 @@ def test_gelu(dtype, tmp_path):
     check(graph, x, tmp_path, 1e-6 if dtype == "float64" else 0.0)  # as of Erf
 
 
+COMPARED = "Greater GreaterOrEqual Less LessOrEqual Equal".split()
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@pytest.mark.parametrize("op", COMPARED)
+def test_comparisons(op, dtype, tmp_path):
+    """Two comparisons, every operator on their bools, and a choice between the value and a constant."""
+    nodes = [Node(op, ("x", "k"), ("a",), {}), Node(op, ("each", "x"), ("b",), {})]
+    for name, operands in {"And": ("a", "b"), "Or": ("And", "b"), "Xor": ("Or", "a"), "Not": ("Xor",)}.items():
+        nodes.append(Node(name, operands, (name,), {}))
+    nodes += [Node("Where", ("Not", "x", "k"), ("y",), {}), Node("Identity", ("Not",), ("bools",), {})]
+    constants = {"k": np.array(2, dtype), "each": np.array(CONSTANTS["each"]).astype(dtype)}
+    x = values(dtype)
+    x[0, :, 0, 0] = 2
+    graph = Graph([Value("x", SHAPE, dtype)], [Value("y", SHAPE, dtype), Value("bools", SHAPE, "bool")],
+                  nodes, constants)  # fmt: skip
+    assert 0 < graph(x)["bools"].mean() < 1
+    check(graph, x, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + ("int32",))
+@pytest.mark.parametrize("right", [0, 1])
+def test_bucketize(right, dtype, tmp_path):
+    limits = np.array([-3, -1.25, 0, 0, 2]).astype(dtype)
+    x = values(dtype)
+    x[0, :, 0, 0], x[0, 0, 1, 1] = 2, np.nan if dtype != "int32" else 7
+    node_ = Node("bucketize", ("x", "limits"), ("y",), {"right": right})
+    graph = Graph([Value("x", SHAPE, dtype)], [Value("y", SHAPE, "int64")], [node_], {"limits": limits})
+    counted = (limits <= x[..., None]) if right else (limits < x[..., None])
+    np.testing.assert_array_equal(graph(x), np.where(np.isnan(x), 5, counted.sum(-1)), strict=True)
+    check(graph, x, tmp_path)
+
+
 CASTS = [(a, b) for a in FLOATS + INTEGERS for b in FLOATS + INTEGERS]
 
 

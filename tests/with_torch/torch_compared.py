@@ -89,7 +89,7 @@ def levels_of(graph):
     for node in graph.nodes[::-1]:
         if len(node.inputs) == 4 and node.op.startswith(("conv", "linear")):
             tables[node.inputs[0]] = graph.constants[node.inputs[3]]
-        elif node.op == "Gather" and node.inputs[0] in graph.constants:
+        elif node.op == "Gather" and node.inputs[0] in graph.constants and ".table" not in node.inputs[0]:  # a function
             tables[node.inputs[1]] = graph.constants[node.inputs[0]]
         elif node.op in _MOVED and node.outputs[0] in tables:
             tables[node.inputs[0]] = tables[node.outputs[0]]

@@ -9,7 +9,7 @@ import numpy as np
 from .building import Builder
 from .laws import Constant, Link, Operand, Shape, Source, Tensor, check_dtypes, scaling
 from .reading import Step
-from .tensors import dtype_of
+from .tensors import Refused, dtype_of
 
 _MOST = 2**53
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53}  # up to which integers are exact
@@ -18,15 +18,14 @@ _FUNCTIONS = tuple(
     "Abs Neg Floor Ceil Round Sqrt Exp Log Reciprocal Add Sub Mul Div Pow Max Min Sum".split()
 )
 
+_COMPARED = "Greater GreaterOrEqual Less LessOrEqual Equal And Or Xor Not Where".split()
+
 
 def _lower(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
     values = [x for x in operands if isinstance(x, Tensor)]
     if step.op == "Identity" and len(operands) == 1:
         return operands
-    for x in operands:
-        if isinstance(x, Constant):
-            b.per_sample(not x.of_shape and (len(x.shape) < len(shapes[0]) or not x.shape or x.shape[0] == 1))
-    b.per_sample(all(len(x.shape) == len(shapes[0]) for x in values))
+    check_samples(b, operands, shapes[0])
     if step.op != "Pow":
         check_dtypes(operands)
     if len(values) == 1 and values[0].dtype.kind == "f" and values[0].shape == shapes[0]:
@@ -39,6 +38,14 @@ def _lower(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     if exact is not None:
         return [exact]
     return [*b.numpy(step, operands, shapes, next(x.dtype for x in operands if x is not None))]
+
+
+def check_samples(b: Builder, operands: list[Operand], shape: Shape) -> None:
+    """Raise NotPerSample if operands that broadcast to a shape do not treat the samples of a batch alike."""
+    for x in operands:
+        if isinstance(x, Constant):
+            b.per_sample(not x.of_shape and (len(x.shape) < len(shape) or not x.shape or x.shape[0] == 1))
+    b.per_sample(all(len(x.shape) == len(shape) for x in operands if isinstance(x, Tensor)))
 
 
 def _clip(operands: list[Operand]) -> Link:
@@ -136,4 +143,17 @@ def _unscaled(x: Tensor, to: np.dtype[Any]) -> Tensor | None:
     return Tensor(x.shape, to, x.source, (scaling(1.0, to),)) if to.kind in "iuf" else None
 
 
-LOWER: dict[str, Any] = {**dict.fromkeys(_FUNCTIONS, _lower), "Cast": _cast}
+def _compared(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    """Convert a comparison, an operator on bools, or a choice by a bool, to NumPy."""
+    check_samples(b, operands, shapes[0])
+    bools = operands if step.op in ("And", "Or", "Xor", "Not") else operands[:1] if step.op == "Where" else []
+    others = operands[1:] if step.op == "Where" else operands
+    for x in bools:
+        if x is not None and x.dtype != np.bool_:
+            raise Refused(f"it takes bools, not {x.dtype}")
+    check_dtypes(others)
+    kind = next(x.dtype for x in others if x is not None)
+    return [*b.numpy(step, operands, shapes, kind if step.op == "Where" else np.bool_)]
+
+
+LOWER: dict[str, Any] = {**dict.fromkeys(_FUNCTIONS, _lower), "Cast": _cast, **dict.fromkeys(_COMPARED, _compared)}

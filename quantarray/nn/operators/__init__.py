@@ -8,6 +8,7 @@ are [n c ..], and codes of them are packed on c.
 from __future__ import annotations
 
 from . import (
+    comparing,
     elementwise,
     integer_operators,
     movement,
@@ -21,7 +22,9 @@ from . import (
 )
 from .record import Operator as Operator
 
-_DENSE = elementwise, integer_operators, movement, pooling, products, quantizing, reducing, resizing, transposed
+_DENSE = (
+    comparing, elementwise, integer_operators, movement, pooling, products, quantizing, reducing, resizing, transposed
+)  # fmt: skip
 OPERATORS: dict[str, Operator] = {
     name: operator for family in (*_DENSE, packed) for name, operator in family.OPERATORS.items()
 }

@@ -17,30 +17,14 @@ from ..onnx.reading import Step
 from ..onnx.tensors import Refused
 from . import grids, tables
 from .choices import Choices
-from .emission import emitted
+from .emission import dtype_of, emitted
 from .functions import ALIAS, POOL, RESHAPE, Function
 from .probing import Probe, levels_of, monotone, rounded, thresholds
-from .recording import Call, Recording, Var, storage_of, variables
+from .recording import Call, Recording, Var, needed, storage_of, variables
 from .tables import PACKED_LEVELS
 from .weight_only import Stored
 
 _TWO_VALUES = {"add": "Add", "sub": "Sub", "mul": "Mul"}
-_DTYPES = {
-    torch.float32: "float32", torch.float64: "float64", torch.bool: "bool", torch.uint8: "uint8", torch.int8: "int8",
-    torch.int16: "int16", torch.int32: "int32", torch.int64: "int64",
-}  # fmt: skip
-
-
-def _packs(levels: grids.Uneven) -> bool:
-    """Tell if products take these levels packed: as sums of a basis, or as a table."""
-    return len(levels.values) <= PACKED_LEVELS or levels.basis is not None
-
-
-def dtype_of(var: Var) -> np.dtype[Any]:
-    """Return the NumPy dtype of a variable; raise Refused if there is none."""
-    if var.dtype not in _DTYPES:
-        raise Refused(f"it computes in {str(var.dtype).split('.')[-1]}; convert the module with .float()")
-    return np.dtype(_DTYPES[var.dtype])
 
 
 class Conversion:
@@ -120,7 +104,7 @@ class Conversion:
             self.put(result, ELEMENTWISE[step.op](self.builder, step, operands, [result.shape])[0])
             return
         self.builder.per_sample(all(len(v.shape) == len(result.shape) for v in self.operands(call)))
-        self.put(result, self.value(emitted(self.builder, call, self.dense), result))
+        self.put(result, self.value(emitted(self.builder, call, self.dense, jumps=True), result))
 
     # Values
 
@@ -208,13 +192,17 @@ class Conversion:
 
     def quantised(self, f: Function, var: Var) -> Tensor | None:
         axis = f.varying()
+        if axis is None and f.base.chain and f.base.dtype == np.float32:  # as a mean of windows of several lengths
+            b = self.builder
+            f = replace(f, base=b.value(b.dense(f.base), f.base.shape, f.base.dtype))
+            axis = f.varying()
         if axis is None or dtype_of(var).kind != "f" or len(f.base.shape) < 2:
             return None
         probe, source = Probe(f, axis), f.base.source
         grid = levels_of(probe)
         if grid is None:
             return None
-        if isinstance(grid, grids.Uneven) and not _packs(grid):
+        if isinstance(grid, grids.Uneven) and not tables.packs(grid):
             return None
         if isinstance(grid, grids.Grid) and grid.high - grid.low >= PACKED_LEVELS and source.dtype == np.float32:
             other = grids.uneven_of(probe.y)  # few levels far apart, which are on a fine grid too
@@ -224,7 +212,7 @@ class Conversion:
         folded = thresholds(probe, grid) if folds else None
         if folded is None and folds and isinstance(grid, grids.Grid):  # that turns: even levels in another order
             other = grids.uneven_of(probe.y)
-            folded = thresholds(probe, other) if other is not None and _packs(other) else None
+            folded = thresholds(probe, other) if other is not None and tables.packs(other) else None
         if folded is not None:
             return self._codes(f, folded, probe.axis)
         cut = self._cut(f, var)
@@ -354,7 +342,7 @@ class Conversion:
             copy = torch.ops.aten._to_copy.default
             quantised = self.quantised(f.then(Call("_to_copy", "", copy, (var,), to, (floats,), "")), floats)
             if quantised is None:
-                raise
+                return self._emitted(f)
             return self.builder.emit("Cast", [self.builder.dense(quantised)], self.builder.hint, to=str(kind))
 
     def _emitted(self, f: Function, parts: bool = True) -> str:
@@ -391,5 +379,12 @@ class Conversion:
                     name = table
                 self._names[key] = f.base, name
             names[call.results[0].index] = self._names[key][1]
+        rest = [] if f.out.index in names else needed([c for c in f.needed() if c.results[0].index in refused], [f.out])
+        for call in rest:  # compared in NumPy
+            b.step, why = self.step(call, call.op), refused.pop(call.results[0].index)
+            try:
+                names[call.results[0].index] = emitted(b, call, name_of, jumps=True)
+            except Refused:
+                raise why from None
         b.step = current
         return name_of(f.out)

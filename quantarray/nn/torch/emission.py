@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..onnx.building import Builder
 from ..onnx.tensors import Refused
+from .comparing import BITS, COMPARED
 from .functions import ALIAS, FAKE, NORMS, POOL, RESHAPE, affine_of
 from .recording import Call, Var
 
@@ -20,15 +22,37 @@ _UNARY = {
 }  # fmt: skip
 _BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "maximum": "Max", "minimum": "Min", "pow": "Pow"}
 _BINARY |= {"_prelu_kernel": "PRelu", "prelu": "PRelu"}
+_EXACT = ("add", "sub", "mul", "maximum", "minimum")  # of integers
+_DTYPES = {
+    torch.float32: "float32", torch.float64: "float64", torch.bool: "bool", torch.uint8: "uint8", torch.int8: "int8",
+    torch.int16: "int16", torch.int32: "int32", torch.int64: "int64",
+}  # fmt: skip
 
 
-def emitted(b: Builder, call: Call, name_of: Name) -> str:
-    """Add the nodes of a call; return the name of its result. `name_of` gives that of an operand."""
-    kind = np.dtype(str(call.results[0].dtype).split(".")[-1])
+def dtype_of(var: Var) -> np.dtype[Any]:
+    """Return the NumPy dtype of a variable; raise Refused if there is none."""
+    if var.dtype not in _DTYPES:
+        raise Refused(f"it computes in {str(var.dtype).split('.')[-1]}; convert the module with .float()")
+    return np.dtype(_DTYPES[var.dtype])
 
-    def number(x: Any) -> str:
-        """Return the name of an operand, numbers as constants of the result's dtype."""
-        return name_of(x) if isinstance(x, Var) else b.constant(np.asarray(x, kind))
+
+def _kind(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(str(dtype).split(".")[-1])
+
+
+def emitted(b: Builder, call: Call, name_of: Name, jumps: bool = False) -> str:
+    """Add the nodes of a call; return the name of its result. `name_of` gives that of an operand.
+
+    jumps: whether comparisons and functions of bools have a form, whose results jump where floats are rounded.
+    """
+    kind = _kind(call.results[0].dtype)
+
+    def number(x: Any, to: Any = None) -> str:
+        """Return the name of an operand in the result's dtype or another."""
+        to = kind if to is None else np.dtype(to)
+        if not isinstance(x, Var):
+            return b.constant(np.asarray(x, to))
+        return name_of(x) if _kind(x.dtype) == to else emit("Cast", name_of(x), to=str(to))
 
     def emit(op: str, *names: str, **attributes: Any) -> str:
         return b.emit(op, names, f"{b.hint}.{op}", **attributes)
@@ -48,7 +72,8 @@ def emitted(b: Builder, call: Call, name_of: Name) -> str:
         return emit("Cast", name_of(args[0]), to=str(kind))
     if kind.kind == "f" and call.op in _UNARY and len(args) == 1 and not call.kwargs:
         return emit(_UNARY[call.op], name_of(args[0]))
-    if kind.kind == "f" and call.op in _BINARY and not call.kwargs.get("rounding_mode"):
+    takes = _BINARY if kind.kind == "f" else _EXACT if jumps and kind.kind in "iu" else ()
+    if call.op in takes and not call.kwargs.get("rounding_mode"):
         left, right = args[:2]
         second = number(right)
         if call.kwargs.get("alpha", 1) != 1:
@@ -56,6 +81,10 @@ def emitted(b: Builder, call: Call, name_of: Name) -> str:
         return emit(_BINARY[call.op], number(left), second)
     if call.op in _OTHERS and kind.kind == "f":
         return _OTHERS[call.op](call, number, emit)
+    plain = kind == np.bool_ or call.op not in BITS
+    name = COMPARED[call.op](call, number, emit) if jumps and call.op in COMPARED and plain else None
+    if name is not None:
+        return name
     raise Refused(f"aten.{call.op} has no form in NumPy here, and no quantiser that it could be folded into follows it")
 
 

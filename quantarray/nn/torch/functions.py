@@ -171,7 +171,7 @@ class Function:
         links = [link for link in self.base.chain if link.op != "Gather"]
         chains = [np.asarray(a).shape for link in links for a in link.operands if a is not None]
         along = [c for c in self.calls if c.op in NORMS or "per_channel" in c.op]  # of vectors, along an axis
-        norms = [v for c in along for v in _vars_of(c)]
+        norms = [v for c in (*along, *(c for c in self.calls if c.op == "bucketize")) for v in _vars_of(c)]
         for shape in [*chains, *(v.shape for v in self.constants if not any(v is n for n in norms))]:
             if len(shape) > ndim:
                 return None

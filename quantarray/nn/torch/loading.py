@@ -16,7 +16,8 @@ from ..onnx.laws import NotPerSample, Source, Tensor
 from ..onnx.tensors import Refused
 from . import quantised
 from .choices import Choices, check_kept, checked
-from .conversion import Conversion, dtype_of
+from .conversion import Conversion
+from .emission import dtype_of
 from .functions import pointwise
 from .movements import LOWER as MOVEMENTS
 from .operators import LOWER as OPERATORS

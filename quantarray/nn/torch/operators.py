@@ -12,7 +12,8 @@ from ..onnx.laws import Constant, Operand, Tensor, scaling
 from ..onnx.products import exact_pair, integer_conv, product, weights_of
 from ..onnx.tensors import Refused
 from . import uneven
-from .conversion import Conversion, dtype_of
+from .conversion import Conversion
+from .emission import dtype_of
 from .recording import Call, Var
 
 

@@ -18,6 +18,11 @@ PACKED_LEVELS = 16  # of floats that are packed; more stay bytes, which products
 _MOST = 1 << 16  # integers of a table
 
 
+def packs(levels: grids.Uneven) -> bool:
+    """Tell if products take these levels packed: as sums of a basis, or as a table."""
+    return len(levels.values) <= PACKED_LEVELS or levels.basis is not None
+
+
 def of_uneven(b: Builder, f: Function) -> Tensor | None:
     """Return a function of codes that gives uneven levels, alike for all channels, as a table of its values."""
     source, kind, levels = f.base.source, f.out_dtype, f.base.source.levels

@@ -113,12 +113,44 @@ def _affine(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kin
     return [of_type(name if dtype == np.float64 else w.cast(name, dtype), kinds[0])]
 
 
+def _compared(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    """Write a comparison, of integers as floats that hold them if there are such."""
+    if all(v.whole and v.reach <= DOUBLE for v in x):
+        wide = any(map(w.is_wide, x))
+        names = [w.real(v, wide) for v in x]
+    else:
+        names = [w.of_dtype(v, np.result_type(*(v.kind for v in x))) for v in x]
+    return [of_type(w.emit(op, names), kinds[0])]
+
+
+def _logical(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    return [of_type(w.emit(op, [w.typed(v) for v in x]), kinds[0])]
+
+
+def _where(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    parts = [w.typed(x[0]), *(w.of_dtype(v, kinds[0].dtype) for v in x[1:])]
+    return [of_type(w.emit(op, parts), kinds[0])]
+
+
+def _bucketize(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    """Write the number of limits below x as a sum of comparisons; all are below a NaN."""
+    dtype = np.result_type(x[0].kind, x[1].kind)
+    each = w.emit("Unsqueeze", [w.of_dtype(x[0], dtype), w.constant(np.array([-1]))])
+    name = w.emit("Less" if a.get("right") else "LessOrEqual", [each, w.of_dtype(x[1], dtype)])
+    name = w.cast(w.emit("Not", [name]), np.int64)
+    return [of_type(w.emit("ReduceSum", [name, w.constant(np.array([-1]))], keepdims=0), kinds[0])]
+
+
 _PLAIN = (
     "Identity Relu LeakyRelu PRelu Sign Sigmoid HardSigmoid HardSwish Elu Selu Erf Softplus Tanh Mish Gelu Abs Neg "
     "Floor Ceil Round Sqrt Exp Log Reciprocal Add Sub Mul Div Max Min Sum"
 ).split()
 WRITE: dict[str, Callable[..., list[Held]]] = {
     **dict.fromkeys(_PLAIN, elementwise),
+    **dict.fromkeys("Greater GreaterOrEqual Less LessOrEqual Equal".split(), _compared),
+    **dict.fromkeys(("And", "Or", "Xor", "Not"), _logical),
+    "Where": _where,
+    "bucketize": _bucketize,
     "HardTanh": _hard_tanh,
     "Clip": _clip,
     "Pow": _pow,

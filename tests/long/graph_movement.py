@@ -208,7 +208,7 @@ def looked_up(net: Net, x: Value) -> Value | None:
 
 
 def blocks(net: Net, x: Value) -> Value | None:
-    """Add a DepthToSpace, SpaceToDepth or a Resize to the nearest element."""
+    """Add a DepthToSpace, SpaceToDepth or a Resize, to the nearest element or by interpolation."""
     if len(x.shape) != 4 or 0 in x.shape or x.narrow:
         return None
     n, c, h, w = x.shape
@@ -220,6 +220,12 @@ def blocks(net: Net, x: Value) -> Value | None:
         return None
     wide = net.pick((1, 2))
     scales = net.constant(np.float32([1, 1, 2, wide]))
+    if x.dtype == np.float32 and net.chance(0.6):
+        mode, shape = net.pick(("linear", "linear", "cubic")), (n, c, 2 * h, wide * w)
+        grid = x.grid and x.grid / 4 ** (1 if wide == 1 else 2)  # weights of linear interpolation are 1/4 and 3/4
+        if mode == "cubic":
+            return net.add("Resize", x, [x.name, "", scales], shape, None, 2 * x.most, mode=mode)
+        return net.add("Resize", x, [x.name, "", scales], shape, grid, x.most, mode=mode)
     return _moved(net, "Resize", x, ["", scales], (n, c, 2 * h, wide * w), mode="nearest",
                   coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
 

@@ -160,7 +160,57 @@ NETWORKS = {
     "nearest": nn.Upsample(scale_factor=2),
     "shuffle": nn.PixelShuffle(2),
     "zeros around": nn.ZeroPad2d(1),
+    "numbers around": nn.ConstantPad2d((1, 2, 0, 1), 0.7),
+    "mirrored": nn.ReflectionPad2d((1, 2, 2, 1)),
+    "bilinear": nn.Upsample(scale_factor=2, mode="bilinear"),
+    "nearest, 1.5 times": nn.Upsample(scale_factor=1.5),
 }
+
+
+class Moved(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+MOVED = {
+    "joined": lambda q: torch.cat([q, q.flip(1)], 1),
+    "picked": lambda q: q[:, [3, 1, 1, 7, 0]],
+    "stacked": lambda q: torch.stack([q, q], 2).flatten(1, 2),
+    "repeated": lambda q: q.repeat(1, 1, 2, 1),
+    "unbound": lambda q: torch.cat(q[:, :, None].unbind(3), 2),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_moved_codes(name):
+    layers = nn.Conv2d(3, 8, 3), Moved(MOVED[name])
+    channels = layers[1](torch.zeros(1, 8, 4, 4)).shape[1]
+    check(converted(Quantised(*layers, nn.Conv2d(channels, 4, 3)), (3, 12, 12)), (3, 12, 12))
+
+
+TRANSPOSED = {
+    "1d": (nn.ConvTranspose1d(6, 8, 3, 2), (6, 7)),
+    "2d": (nn.ConvTranspose2d(6, 8, 3, 2, 1, 1), (6, 7, 5)),
+    "2d, in groups": (nn.ConvTranspose2d(6, 8, (3, 2), 2, groups=2), (6, 7, 5)),
+    "3d": (nn.ConvTranspose3d(6, 8, 3, 2, dilation=2), (6, 3, 4, 3)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_convolutions(name):
+    layer, shape = TRANSPOSED[name]
+    per_tensor = tq.QConfig(tq.HistogramObserver.with_args(reduce_range=True), tq.default_weight_observer)
+    net = converted(Quantised(layer, nn.ReLU()), shape, "fbgemm", qconfig=per_tensor)
+    graph = check(net, shape)
+    assert any(n.op.startswith("conv_transpose") for n in graph.nodes)
+    torch.backends.quantized.engine = "x86"
+    if not any(layer.output_padding):
+        with pytest.raises(ValueError, match=r"oneDNN gives other sums .*engine = 'fbgemm' before"):
+            qa.nn.from_torch(net, torch.randn(1, *shape))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -223,9 +273,8 @@ def test_a_saved_graph_is_equal(tmp_path):
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (nn.Upsample(scale_factor=2, mode="bilinear"), "it interpolates"),
         (nn.InstanceNorm2d(8, affine=True), "it normalises by statistics of its input"),
-        (nn.ConvTranspose2d(8, 8, 2), "a transposed convolution is not taken"),
+        (nn.GroupNorm(1, 8), "it normalises by statistics of its input"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_by_name(layer, why):

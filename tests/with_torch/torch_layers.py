@@ -175,6 +175,19 @@ class LowConv3d(nn.Conv3d):
         return F.conv3d(x, w, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
+class LowTransposed(nn.Module):
+    """A transposed convolution of one to three axes."""
+
+    def __init__(self, axes, *args, weight=sign_weight, **kwargs):
+        super().__init__()
+        self.layer, self.quantise = getattr(nn, f"ConvTranspose{axes}d")(*args, **kwargs), weight
+        self.convolve = getattr(F, f"conv_transpose{axes}d")
+
+    def forward(self, x):
+        a, w = self.layer, self.quantise(self.layer.weight)
+        return self.convolve(x, w, a.bias, a.stride, a.padding, a.output_padding, a.groups, a.dilation)
+
+
 class LowLinear(nn.Linear):
     def __init__(self, *args, weight=sign_weight, **kwargs):
         super().__init__(*args, **kwargs)

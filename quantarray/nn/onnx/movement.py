@@ -10,6 +10,7 @@ import numpy as np
 
 from ..operators.movement import axes_of, axis_of, pads_of
 from .building import Builder, Moved
+from .interpolating import interpolated
 from .laws import Constant, Operand, Shape, Source, Tensor, check_dtypes
 from .reading import Step
 from .tensors import Refused
@@ -175,7 +176,13 @@ def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
         return _pad(b, step, x, constants, shapes)
     if step.op == "Resize" and b.batched:
         step, constants = _beside_batch(b, step, constants, len(x.shape))
+    exact = interpolated(b, step.attributes, x, constants, shapes[0]) if step.op == "Resize" else None
+    if exact is not None:
+        return [exact]
     rest = [b.constant(c) if c is not None else "" for c in constants]
+    if step.op == "Resize" and step.attributes.get("mode", "nearest") != "nearest":
+        name = b.emit("Resize", [b.dense(x), *rest], b.hint, **step.attributes)
+        return [b.value(name, shapes[0], x.dtype)]
     if step.op == "Resize" and step.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         return [*b.numpy(step, operands, shapes, x.dtype)]
     return _moved(b, step.op, x, rest, shapes, step.attributes)

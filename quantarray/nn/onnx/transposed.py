@@ -13,20 +13,21 @@ from .products import Weights, operand, packed_weights, summed, weights_of
 from .reading import Step
 
 
-def _conv_transpose(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+def conv_transpose(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    """Convert a transposed convolution; its bias is added by the chain of the result."""
     check_dtypes(operands)
     x, w, bias = [*operands, None][:3]
     assert x is not None
     b.per_sample(isinstance(x, Tensor) and not isinstance(w, Tensor))
     if bias is not None and not isinstance(bias, Constant):
         return [*b.numpy(step, operands, shapes, x.dtype)]
-    out = _packed(b, step.attributes, x, w, shapes[0]) or b.numpy(step, operands[:2], shapes, x.dtype)[0]
+    out = packed_sums(b, step.attributes, x, w, shapes[0]) or b.numpy(step, operands[:2], shapes, x.dtype)[0]
     if bias is None:
         return [out]
     return [out.then(Link("Add", {}, (None, bias.value.reshape(-1, *(1,) * (len(shapes[0]) - 2)))))]
 
 
-def _packed(b: Builder, a: dict[str, Any], x: Operand, w: Operand, shape: Shape) -> Tensor | None:
+def packed_sums(b: Builder, a: dict[str, Any], x: Operand, w: Operand, shape: Shape) -> Tensor | None:
     """Convolve integers by the packed operation; None if x or w has none, or it has no such geometry."""
     axes, of_w = len(shape) - 2, weights_of(w, 1)
     if not isinstance(x, Tensor) or x.pure is None or x.pure.size > 1 or of_w is None or axes > 3 or 0 in shape:
@@ -70,4 +71,4 @@ def _by_outputs(w: Weights, groups: int) -> Weights:
     return Weights(integers.reshape(groups * each, channels // groups, *taps), scale)
 
 
-LOWER = {"ConvTranspose": _conv_transpose}
+LOWER = {"ConvTranspose": conv_transpose}

@@ -15,7 +15,7 @@ from ..onnx.elementwise import LOWER as ELEMENTWISE
 from ..onnx.laws import Constant, NotPerSample, Operand, Shape, Source, Tensor, lookup, scaling
 from ..onnx.reading import Step
 from ..onnx.tensors import Refused
-from . import grids, tables
+from . import grids, quantising, tables
 from .choices import Choices
 from .emission import dtype_of, emitted
 from .functions import ALIAS, POOL, RESHAPE, Function
@@ -164,7 +164,7 @@ class Conversion:
                 quantised = None
             return quantised or self._settle(self._reshaped(f), var)
         quantised = tables.of_uneven(self.builder, f) or self.quantised(f, var)
-        return self.value(self._emitted(f), var) if quantised is None else quantised
+        return self.value(self.emitted(f), var) if quantised is None else quantised
 
     def reshaped(self, call: Call) -> bool:
         """Return True if a reshape waits for a quantiser that may follow, whose codes it then moves."""
@@ -181,7 +181,7 @@ class Conversion:
     def _reshaped(self, f: Function) -> Function:
         """Compute the part of a function before its reshape; return the rest as a function of the reshaped value."""
         first, call, rest = f.split()
-        x = self.value(self._emitted(first), first.out)
+        x = self.value(self.emitted(first), first.out)
         return Function(self._reshape(x, call), call.results[0], rest, f.out)
 
     def _reshape(self, x: Tensor, call: Call) -> Tensor:
@@ -219,15 +219,15 @@ class Conversion:
         if cut is not None or isinstance(grid, grids.Uneven):
             return cut
         try:
-            return self._rounded(self._emitted(f), grid, var)
+            return quantising.at_the_end(self, f, var) or self.rounded(self.emitted(f, jumps=False), grid, var)
         except Refused:
             folded = thresholds(probe, grid) if source.dtype == np.float32 and probe.pools_codes() else None
             if folded is None:
-                raise
+                return self.rounded(self.emitted(f), grid, var)
             near = rounded(*folded) if not f.pools and not f.reshapes else None
             if near is not None:
                 name = self.builder.emit("Cast", [self.builder.dense(f.base)], self.builder.hint, to="float64")
-                return self._rounded(name, near, var, np.dtype(np.float64))
+                return self.rounded(name, near, var, np.dtype(np.float64))
         return self._codes(f, folded, probe.axis)
 
     def _cut(self, f: Function, var: Var) -> Tensor | None:
@@ -244,7 +244,7 @@ class Conversion:
                 continue  # of uneven levels too
             folded = thresholds(probe, grid)
             if folded is not None:
-                base = self.value(self._emitted(middle), middle.out)
+                base = self.value(self.emitted(middle), middle.out)
                 return self._codes(replace(rest, base=base), folded, probe.axis)
         return None
 
@@ -266,7 +266,7 @@ class Conversion:
             x = self._reshape(x, call)
         return x
 
-    def _rounded(self, name: str, grid: grids.Grid, var: Var, wide: np.dtype[Any] | None = None) -> Tensor:
+    def rounded(self, name: str, grid: grids.Grid, var: Var, wide: np.dtype[Any] | None = None) -> Tensor:
         """Return the nearest integers of floats, whose dtype is `wide` or that of the variable, on a grid."""
         b, dtype = self.builder, dtype_of(var)
         low, high = grid.low, max(grid.high, grid.low + 1)
@@ -330,25 +330,26 @@ class Conversion:
         if not f.calls or var.index in self._settled:
             return self.builder.dense(self.settle(var))
         try:
-            return self._emitted(f, parts=False)
+            return self.emitted(f, parts=False)
         except Refused:  # of a function in the quantiser that the output comes from
             self.builder.step = self.step(f.calls[-1], f.calls[-1].op)
             kind = dtype_of(var)
             if kind.kind == "f":
                 uneven = tables.of_uneven(self.builder, f)
                 whole = uneven or self.quantised(f, var)
-                return self._emitted(f) if whole is None else self.builder.dense(whole)
+                return self.emitted(f) if whole is None else self.builder.dense(whole)
             floats, to = self.variable(var.tensor.double(), True), {"dtype": torch.float64}
             copy = torch.ops.aten._to_copy.default
             quantised = self.quantised(f.then(Call("_to_copy", "", copy, (var,), to, (floats,), "")), floats)
             if quantised is None:
-                return self._emitted(f)
+                return self.emitted(f)
             return self.builder.emit("Cast", [self.builder.dense(quantised)], self.builder.hint, to=str(kind))
 
-    def _emitted(self, f: Function, parts: bool = True) -> str:
+    def emitted(self, f: Function, parts: bool = True, jumps: bool = True) -> str:
         """Compute a function in NumPy, each call once; return the name of the result.
 
         A call without a form in NumPy is part of a quantiser that a later call ends: refused unless `parts` may be one.
+        If there is no such quantiser, a comparison is computed in NumPy: refused unless it `jumps`.
         """
         b, current = self.builder, self.builder.step
         names, refused = {f.root.index: b.dense(f.base)}, dict[int, Refused]()
@@ -379,7 +380,11 @@ class Conversion:
                     name = table
                 self._names[key] = f.base, name
             names[call.results[0].index] = self._names[key][1]
-        rest = [] if f.out.index in names else needed([c for c in f.needed() if c.results[0].index in refused], [f.out])
+        rest = (
+            []
+            if f.out.index in names or not jumps
+            else needed([c for c in f.needed() if c.results[0].index in refused], [f.out])
+        )
         for call in rest:  # compared in NumPy
             b.step, why = self.step(call, call.op), refused.pop(call.results[0].index)
             try:

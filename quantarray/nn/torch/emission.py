@@ -11,10 +11,10 @@ import torch
 from ..onnx.building import Builder
 from ..onnx.tensors import Refused
 from .comparing import BITS, COMPARED
-from .functions import ALIAS, FAKE, NORMS, POOL, RESHAPE, affine_of
+from .functions import ALIAS, FAKE, NORMS, POOL, RESHAPE, affine_of, decomposed
 from .recording import Call, Var
 
-Name = Callable[[Any], str]
+Name = Callable[..., str]
 _UNARY = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "abs": "Abs", "neg": "Neg", "floor": "Floor", "ceil": "Ceil",
     "round": "Round", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "reciprocal": "Reciprocal", "sign": "Sign",
@@ -81,6 +81,8 @@ def emitted(b: Builder, call: Call, name_of: Name, jumps: bool = False) -> str:
         return emit(_BINARY[call.op], number(left), second)
     if call.op in _OTHERS and kind.kind == "f":
         return _OTHERS[call.op](call, number, emit)
+    if decomposed(call):
+        return (_codes if call.op.startswith("q") else _values)(call, number, emit)
     plain = kind == np.bool_ or call.op not in BITS
     name = COMPARED[call.op](call, number, emit) if jumps and call.op in COMPARED and plain else None
     if name is not None:
@@ -170,6 +172,35 @@ def _fake(call: Call, number: Name, emit: Any) -> str:
     whole = emit("Add", emit("Round", emit("Mul", number(x), number(np.float32(1) / step))), number(offset))
     clipped = emit("Min", emit("Max", whole, number(float(low))), number(float(high)))
     return str(emit("Mul", emit("Sub", clipped, number(offset)), number(step)))
+
+
+def _by_axis(call: Call, x: Any) -> Any:
+    """Return a scale or zero point, those of channels along the axis of a call."""
+    a = x.tensor.detach().numpy() if isinstance(x, Var) else np.asarray(x)
+    if "channel" not in call.op:
+        return a.reshape(())
+    return a.reshape([-1 if i == int(call.args[3]) else 1 for i in range(len(call.args[0].shape))])
+
+
+def _codes(call: Call, number: Name, emit: Any) -> str:
+    """Quantise: clip(round(x * (1 / scale)) + zero), as integers."""
+    x, scale, zero = call.args[:3]
+    low, high = call.args[4:6] if "channel" in call.op else call.args[3:5]
+    factor, kind = 1.0 / _by_axis(call, scale), np.float32
+    whole = emit(
+        "Add", emit("Round", emit("Mul", number(x, kind), number(factor, kind))), number(_by_axis(call, zero), kind)
+    )
+    clipped = emit("Min", emit("Max", whole, number(low, kind)), number(high, kind))
+    return str(emit("Cast", clipped, to=str(_kind(call.results[0].dtype))))
+
+
+def _values(call: Call, number: Name, emit: Any) -> str:
+    """Compute the values of integers: (x - zero) * scale."""
+    x, scale, zero = call.args[:3]
+    name = number(x, np.float32)
+    if zero is not None:
+        name = emit("Sub", name, number(_by_axis(call, zero), np.float32))
+    return str(emit("Mul", name, number(_by_axis(call, scale), np.float32)))
 
 
 _OTHERS: dict[str, Callable[[Call, Name, Any], str]] = {

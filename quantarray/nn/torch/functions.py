@@ -19,6 +19,7 @@ _LIKE += "_prelu_kernel prelu".split()
 NORMS = "native_batch_norm _native_batch_norm_legit_no_training cudnn_batch_norm _batch_norm_no_update".split()
 FAKE = "fake_quantize_per_tensor_affine fake_quantize_per_tensor_affine_cachemask".split()
 FAKE += "fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask".split()
+DECOMPOSED = [f"{op}_per_{kind}" for op in ("quantize", "dequantize") for kind in ("tensor", "channel")]  # of pt2e
 
 
 POOL, ALIAS, RESHAPE = "max pool", "alias", "reshaped"  # calls that conversion adds: on probes they give what they take
@@ -33,7 +34,12 @@ def pointwise(call: Call) -> bool:
         return len(mask) == 1 and isinstance(mask[0], Var) and mask[0].shape == call.args[0].shape
     if call.op in NORMS:
         return _stored(call)
-    return call.op in _LIKE or call.op in FAKE or torch.Tag.pointwise in call.function.tags
+    return call.op in _LIKE or call.op in FAKE or decomposed(call) or torch.Tag.pointwise in call.function.tags
+
+
+def decomposed(call: Call) -> bool:
+    """Tell if a call is a step of fake quantisation as exported graphs have it: to integers, or back to floats."""
+    return call.op in DECOMPOSED and call.function._schema.name.startswith("quantized_decomposed::")
 
 
 def _stored(call: Call) -> bool:
@@ -176,7 +182,7 @@ class Function:
             if len(shape) > ndim:
                 return None
             axes |= {ndim - len(shape) + i for i, n in enumerate(shape) if n > 1}
-        axes |= {int(c.args[3]) % ndim if c.op in FAKE else 1 for c in along}
+        axes |= {int(c.args[3]) % ndim if "per_channel" in c.op else 1 for c in along}
         if len(axes) > 1 or 0 in axes:
             return None
         return axes.pop() if axes else -1

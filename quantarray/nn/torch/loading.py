@@ -19,13 +19,15 @@ from .choices import Choices, check_kept, checked
 from .conversion import Conversion
 from .emission import dtype_of
 from .functions import pointwise
+from .interpolating import LOWER as INTERPOLATED
 from .movements import LOWER as MOVEMENTS
 from .operators import LOWER as OPERATORS
 from .rearranging import LOWER as REARRANGED
 from .recording import Call, Recording, Var
+from .statistics import LOWER as STATISTICS
 from .tracing import recorded, traced
 
-_LOWER = {**OPERATORS, **MOVEMENTS, **REARRANGED}
+_LOWER = {**OPERATORS, **MOVEMENTS, **REARRANGED, **INTERPOLATED, **STATISTICS}
 
 
 def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantize: Any = None) -> Graph:

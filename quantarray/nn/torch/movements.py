@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..onnx import movement
 from ..onnx.laws import Constant, Operand, Source, Tensor
@@ -128,17 +129,6 @@ def _level(x: Tensor, value: float) -> int | None:
     return round(whole) if abs(whole - round(whole)) < 1e-6 and abs(whole) < 128 else None
 
 
-def _upsample(c: Conversion, call: Call) -> None:
-    x, out = call.args[0], call.results[0]
-    whole = all(m % n == 0 for m, n in zip(out.shape[2:], x.shape[2:], strict=True))
-    if not whole:
-        raise Refused(f"up-sampling {x.shape[2:]} to {out.shape[2:]}, by no whole factor, is not taken")
-    factors = [m / n for m, n in zip(out.shape, x.shape, strict=True)]
-    attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    operands: list[Operand] = [c.settle(x), None, Constant(np.array(factors, np.float32))]
-    _lower(c, call, "Resize", operands, **attributes)
-
-
 def _pixel_shuffle(c: Conversion, call: Call) -> None:
     _lower(c, call, "DepthToSpace", [c.settle(call.args[0])], blocksize=int(call.args[1]), mode="CRD")
 
@@ -155,11 +145,32 @@ def _channel_shuffle(c: Conversion, call: Call) -> None:
 
 
 def _expand(c: Conversion, call: Call) -> None:
-    if call.results[0].shape != call.args[0].shape:
-        raise Refused("a value that is repeated (expand, repeat) is not taken; operations broadcast by themselves")
-    c.functions[call.results[0].index] = c.functions[call.args[0].index].then(
-        call._replace(op=ALIAS, args=call.args[:1], kwargs={})
-    )
+    x, out = call.args[0], call.results[0].shape
+    if out == x.shape:
+        c.functions[call.results[0].index] = c.functions[x.index].then(call._replace(op=ALIAS, args=(x,), kwargs={}))
+        return
+    wide = (*(1,) * (len(out) - len(x.shape)), *x.shape)
+    counts = Constant(np.array([1 if n == m else m for n, m in zip(wide, out, strict=True)]))
+    value: Operand = c.settle(x)
+    if wide != x.shape:
+        value = movement.LOWER["Reshape"](c.builder, c.step(call, "Reshape"), [value], [wide])[0]
+    _lower(c, call, "Tile", [value, counts])
+
+
+def _picked(c: Conversion, call: Call) -> None:
+    """Convert x[:, places] and index_select: elements at constant places of one axis."""
+    x, where = call.args[0], call.args[1]
+    if call.op == "index_select":
+        axis, places = int(where), call.args[2]
+    else:
+        axis = next((i for i, at in enumerate(where) if at is not None), 0)
+        places = where[axis]
+        if sum(at is not None for at in where) != 1 or places.dtype == torch.bool:
+            raise Refused("elements at places of several axes, or where a mask is True, are not taken")
+    if places.depends or not x.depends:
+        raise Refused("the places of the elements depend on the input; use an Embedding or torch.where")
+    at = Constant(places.tensor.detach().numpy().astype(np.int64) % x.shape[axis])
+    _lower(c, call, "Gather", [c.settle(x), at], axis=axis % len(x.shape))
 
 
 def _refused(why: str) -> Any:
@@ -178,13 +189,13 @@ LOWER: dict[str, Any] = {
     "slice": _slice,
     "select": _select,
     **dict.fromkeys(("constant_pad_nd", "reflection_pad2d", "replication_pad2d", "reflection_pad1d"), _pad),
-    **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"), _upsample),
     "pixel_shuffle": _pixel_shuffle,
     **dict.fromkeys(("channel_shuffle", "native_channel_shuffle"), _channel_shuffle),
     "expand": _expand,
+    **dict.fromkeys(("index", "index_select"), _picked),
     **dict.fromkeys(
-        ("upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"),
-        _refused("it interpolates; use mode='nearest'"),
+        ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+        _refused("antialias=True averages more elements when it makes an image smaller; leave it out"),
     ),
     **dict.fromkeys(
         ("native_group_norm", "_native_batch_norm_legit", "_fused_rms_norm", *NORMS),

@@ -11,6 +11,7 @@ from ..onnx import movement, pooling
 from ..onnx.laws import Constant, Operand, Tensor, scaling
 from ..onnx.products import exact_pair, integer_conv, product, weights_of
 from ..onnx.tensors import Refused
+from ..onnx.transposed import conv_transpose as transposed_convolution
 from . import uneven
 from .conversion import Conversion
 from .emission import dtype_of
@@ -58,7 +59,8 @@ def _low_bit(c: Conversion, call: Call, x: Var, w: Var, axis: int) -> tuple[Tens
 def _convolution(c: Conversion, call: Call) -> None:
     x, w, bias, stride, padding, dilation, transposed, _, groups = call.args[:9]
     if transposed:
-        raise Refused("a transposed convolution is not taken; use an up-sampling and a convolution")
+        _stretched(c, call)
+        return
     _constant(w, "weight")
     _constant(bias, "bias")
     if not x.depends:
@@ -73,6 +75,22 @@ def _convolution(c: Conversion, call: Call) -> None:
         out = uneven.convolution(c.builder, step, source, uneven.right_of(weight, 0, held), shape)
     if out is None:
         out = c.builder.numpy(step, [source, weight], [call.results[0].shape], source.dtype)[0]
+    _biased(c, call, out, bias, 1)
+
+
+def _stretched(c: Conversion, call: Call) -> None:
+    """Convert a transposed convolution."""
+    x, w, bias, stride, padding, dilation, _, more, groups = call.args[:9]
+    _constant(w, "weight")
+    _constant(bias, "bias")
+    if not x.depends:
+        raise Refused("it convolves a constant by weights that depend on the input")
+    step = c.step(call, "ConvTranspose", strides=tuple(stride), pads=(*padding, *padding), dilations=tuple(dilation),
+                  group=int(groups), kernel_shape=w.shape[2:], output_padding=tuple(more))  # fmt: skip
+    c.builder.step = step
+    operands: list[Operand] = list(_low_bit(c, call, x, w, 1))
+    (out,) = transposed_convolution(c.builder, step, operands, [call.results[0].shape])
+    assert isinstance(out, Tensor)
     _biased(c, call, out, bias, 1)
 
 

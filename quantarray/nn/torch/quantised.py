@@ -16,6 +16,7 @@ from ..onnx.laws import Constant, Link, Operand, Tensor, scaling
 from ..onnx.products import Weights, integer_conv, product
 from ..onnx.quantizers import minus
 from ..onnx.tensors import Refused
+from ..onnx.transposed import packed_sums
 from .conversion import Conversion
 from .recording import Call, Codes, Var, variables
 
@@ -24,14 +25,16 @@ _MOVES = frozenset(
     "view _unsafe_view reshape flatten squeeze unsqueeze _reshape_alias permute transpose t swapaxes split "
     "split_with_sizes chunk slice select constant_pad_nd pixel_shuffle channel_shuffle native_channel_shuffle relu "
     "quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d max_pool2d adaptive_max_pool2d adaptive_max_pool3d "
-    "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
+    "_upsample_nearest_exact3d reflection_pad1d reflection_pad2d flip index index_select stack unbind repeat expand "
+    "pixel_unshuffle".split()
 )
-_AVERAGES = frozenset("avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d mean".split())
+_AVERAGES = frozenset(
+    "avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d mean upsample_bilinear2d".split()
+)
 _REFUSED = {
-    "conv_transpose": "a transposed convolution is not taken; use an up-sampling and a convolution",
     "dynamic": "its scale depends on the numbers of the input; quantise it statically",
     "norm": "it normalises by statistics of its input; use BatchNorm with running statistics",
-    "upsample_bilinear": "it interpolates; use mode='nearest'",
 }
 
 
@@ -45,7 +48,7 @@ def holds(call: Call) -> bool:
 def convert(c: Conversion, call: Call, lower: Mapping[str, Callable[[Conversion, Call], None]]) -> None:
     """Convert a call on quantised tensors; raise Refused if it is not taken."""
     space, result = _space(call), call.results[0]
-    if space == "quantized" and call.op in _LOWER:
+    if (space == "quantized" and call.op in _LOWER) or call.op == "cat":
         _LOWER[call.op](c, call)
     elif call.op == "quantize_per_tensor":
         _store(c, result, _affine(c.settle(call.args[0]), 1 / np.float32(_codes(result).scale), _codes(result).zero))
@@ -130,6 +133,32 @@ def _convolution(c: Conversion, call: Call) -> None:
     _requantised(c, call, sums, scale, bias, (-1, *(1,) * n))
 
 
+def _stretched(c: Conversion, call: Call) -> None:
+    """Convert a transposed convolution, whose weights have one scale."""
+    x, packed = call.args[:2]
+    n, ops = len(x.shape) - 2, torch.ops.quantized
+    weight, bias = getattr(ops, f"conv_transpose{n}d_unpack")(packed)
+    d = max(n, 2)
+    names = ("stride", "padding", "dilation", "output_padding")
+    numbers = [getattr(ops, f"conv_transpose{d}d_{name}")(packed) for name in names]
+    stride, padding, dilation, more = (tuple(v)[-n:] for v in numbers)
+    groups = int(getattr(ops, f"conv_transpose{d}d_groups")(packed))
+    if torch.backends.quantized.engine in ("x86", "onednn") and not any(more):  # of PyTorch 2.13, by oneDNN
+        raise Refused(
+            "PyTorch's oneDNN gives other sums than those of the weights of a transposed convolution; set "
+            "torch.backends.quantized.engine = 'fbgemm' before torch.ao converts the module"
+        )
+    a = {"strides": stride, "pads": (*padding, *padding), "dilations": dilation, "group": groups,
+         "output_padding": more}  # fmt: skip
+    c.builder.step = c.step(call, "ConvTranspose", **a)
+    whole, scale = _stored_weights(weight)
+    held = Constant(whole.astype(np.float32), whole, np.ones(()))
+    sums = packed_sums(c.builder, a, c.settle(x), held, call.results[0].shape)
+    if scale.size > 1:
+        raise Refused("a transposed convolution whose weights have a scale for each channel is not taken")
+    _requantised(c, call, sums, scale, bias, (-1, *(1,) * n))
+
+
 def _linear(c: Conversion, call: Call) -> None:
     x, packed = call.args[:2]
     weight, bias = torch.ops.quantized.linear_unpack(packed)
@@ -188,6 +217,11 @@ def _copied(c: Conversion, call: Call, lower: Mapping[str, Callable[[Conversion,
         steps = replace(c.settle(x), chain=(scaling(1.0, _SINGLE),))
         _store(c, result, steps.then(_link("Add", np.float32(_codes(result).zero))), relu=True)
         return
+    if call.op == "constant_pad_nd":  # with the code nearest to a number
+        (x, widths, value), codes = (*call.args, 0)[:3], _codes(call.results[0])
+        scale = np.float32(codes.scale)
+        level = np.clip(np.rint(np.float32(value) / scale) + codes.zero, codes.low, codes.high) - codes.zero
+        call = call._replace(args=(x, widths, float(level) * float(scale)))
     lower["max_pool2d_with_indices" if "max_pool" in call.op and "adaptive" not in call.op else call.op](c, call)
     for var in call.results:
         if var.index in c.functions:
@@ -295,7 +329,8 @@ def _pair(c: Conversion, call: Call) -> None:
 def _joined(c: Conversion, call: Call) -> None:
     """Convert a concatenation: parts in steps of the result, then side by side."""
     parts, axis, result = call.args[0], int(call.args[1]), call.results[0]
-    codes, held = _codes(result), []
+    codes = _codes(result)
+    held: list[Operand] = []
     for v in parts:
         has, x = _codes(v), c.settle(v)
         if (has.scale, has.zero) != (codes.scale, codes.zero):
@@ -314,6 +349,7 @@ def _joined(c: Conversion, call: Call) -> None:
 
 _LOWER: dict[str, Callable[[Conversion, Call], None]] = {
     **{f"conv{n}d{tail}": _convolution for n in (1, 2, 3) for tail in ("", "_relu")},
+    **{f"conv_transpose{n}d": _stretched for n in (1, 2, 3)},
     **dict.fromkeys(("linear", "linear_relu"), _linear),
     **dict.fromkeys(("add", "add_relu", "mul", "mul_relu"), _pair),
     "cat": _joined,

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...inference import Kind
 from ..tensors import Refused
-from .writer import Held, Writer
+from .arithmetic import elementwise, of_type
+from .writer import Held, Writer, constant_of
 
 Kinds = list[Kind]
 
@@ -106,10 +107,27 @@ def _pad(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> l
 def _resize(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
     rest = ["" if v is None else _constant(v) for v in (*x[1:], None, None, None)][:3]
     v = x[0]
+    if a.get("mode", "nearest") != "nearest":  # which gives no integers
+        operands = [w.typed(v), *(c if isinstance(c, str) else w.constant(c) for c in rest)]
+        return [of_type(w.emit("Resize", operands, **w.schema("Resize", a)), kinds[0])]
     if a.get("coordinate_transformation_mode") == "tf_crop_and_resize" and v.whole:
         outside = int(a.get("extrapolation_value", 0.0))
         v = replace(v, low=min(v.low, outside), high=max(v.high, outside))
     return _moved(w, "Resize", v, rest, kinds, a)
+
+
+def _interpolate(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
+    """Write a sum of elements at places along an axis times weights: of integers as floats that hold them."""
+    places, weights = (_constant(v) for v in x[1:])
+    axis, kind = int(a["axis"]), np.dtype(kinds[0].dtype)
+    column = (-1, *(1,) * (len(x[0].shape) - axis % len(x[0].shape) - 1))
+    total = None
+    for at, weight in zip(places, weights, strict=True):
+        (part,) = _moved(w, "Gather", x[0], [at.astype(np.int64)], [kinds[0]], {"axis": axis})
+        (part,) = elementwise(w, "Mul", {}, [part, constant_of(weight.astype(kind).reshape(column))], kinds)
+        total = part if total is None else elementwise(w, "Add", {}, [total, part], kinds)[0]
+    assert total is not None
+    return [total]
 
 
 def _tile(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
@@ -150,6 +168,7 @@ WRITE: dict[str, Callable[..., list[Held]]] = {
     "Slice": _by(_integers("starts", "ends", "axes", "steps")),
     "Pad": _pad,
     "Resize": _resize,
+    "interpolate": _interpolate,
     "Gather": _gather,
     "Tile": _tile,
     "Shape": _shape,

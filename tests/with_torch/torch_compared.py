@@ -8,7 +8,7 @@ from torch_layers import QUANTISERS
 
 import quantarray as qa
 
-_MOVED = ("reshape", "transpose", "max_pool2d", "unpack", "Resize", "Reshape")
+_MOVED = ("reshape", "transpose", "max_pool2d", "unpack", "Resize", "Reshape", "Gather")
 
 
 def activations(module, x, kinds):

@@ -12,6 +12,7 @@ from torch_layers import (
     Levels,
     LowConv,
     LowLinear,
+    LowTransposed,
     Mask,
     SignDetached,
     ThreeLevels,
@@ -86,6 +87,28 @@ class Halves(nn.Module):
         return y.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
 
 
+class Picked(nn.Module):
+    """Take channels at places."""
+
+    def __init__(self, places):
+        super().__init__()
+        self.register_buffer("places", torch.as_tensor(places))
+
+    def forward(self, x):
+        return x[:, self.places]
+
+
+def grown(rng, channels):
+    """Return (module, channels) of images twice as large: interpolated codes, or a transposed convolution of them."""
+    if rng.random() < 0.4:
+        return nn.Sequential(quantiser(rng), nn.Upsample(scale_factor=2, mode="bilinear")), channels
+    out = int(rng.choice([4, 8]))
+    groups = int(rng.choice([g for g in (1, 2, 4) if channels % g == 0]))
+    kernel, padding, more = ((2, 0, 0), (3, 1, 1), (4, 1, 0))[int(rng.integers(3))]
+    layer = LowTransposed(2, channels, out, kernel, 2, padding, more, groups, bool(rng.integers(2)), weight=weight(rng))
+    return nn.Sequential(quantiser(rng), layer, nn.BatchNorm2d(out), activation(rng, out)), out
+
+
 def conv(rng, channels, out, stride=1):
     """Return a quantiser, a low-bit convolution, and perhaps batch norm and an activation."""
     kernel = int(rng.choice([1, 3, 3, 5]))
@@ -105,7 +128,8 @@ def conv(rng, channels, out, stride=1):
 
 def block(rng, channels, size):
     """Return (module, channels, size) of a part of a network."""
-    kind = str(rng.choice("conv conv strided residual branches halves pool up average nest".split()))
+    kinds = "conv conv strided residual branches halves pool up average nest grown picked uneven".split()
+    kind = str(rng.choice(kinds))
     if kind == "strided" and size >= 4:
         out = int(rng.choice([4, 8, 12]))
         return conv(rng, channels, out, 2), out, (size + 1) // 2
@@ -120,6 +144,13 @@ def block(rng, channels, size):
         return nn.MaxPool2d(2), channels, size // 2
     if kind == "average" and size >= 4:
         return nn.Sequential(quantiser(rng), nn.AvgPool2d(2)), channels, size // 2
+    if kind == "uneven":
+        return nn.Sequential(quantiser(rng), nn.AvgPool2d(3, 1, 1, count_include_pad=False)), channels, size
+    if kind == "picked":
+        out = int(rng.choice([4, 8]))
+        return Picked(rng.integers(0, channels, out)), out, size
+    if kind == "grown" and size <= 6:
+        return *grown(rng, channels), 2 * size
     if kind == "up" and size <= 6:
         return nn.Sequential(quantiser(rng), nn.Upsample(scale_factor=2)), channels, 2 * size
     if kind == "nest":

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
-from .record import Attributes, Operator, always
+from .record import Attributes, Operator, always, array
 
 
 def _of(f: Callable[..., Array]) -> Operator:
     """Return the record of an operator whose result is bools."""
-    return Operator(run=lambda a, x, y: np.asarray(f(x, y)), dtype=always("bool"))
+    return Operator(run=lambda a, x, y: array(f(x, y)), dtype=always("bool"))
 
 
 def _where(a: Attributes, condition: Array, x: Array, y: Array) -> Array:
@@ -22,7 +22,7 @@ def _where(a: Attributes, condition: Array, x: Array, y: Array) -> Array:
 
 def _bucketize(a: Attributes, x: Array, limits: Array) -> Array:
     """Count the limits, which rise, that are below x, or at most x with `right`; all of them for a NaN."""
-    return np.asarray(np.searchsorted(limits, x, "right" if a.get("right") else "left"))
+    return array(np.searchsorted(limits, x, "right" if a.get("right") else "left"))
 
 
 def _of_values(a: Attributes, dtypes: list[Any]) -> Any:

@@ -222,6 +222,8 @@ class Conversion:
             return quantising.at_the_end(self, f, var) or self.rounded(self.emitted(f, jumps=False), grid, var)
         except Refused:
             folded = thresholds(probe, grid) if source.dtype == np.float32 and probe.pools_codes() else None
+            if folded is None and f.reshapes:
+                raise
             if folded is None:
                 return self.rounded(self.emitted(f), grid, var)
             near = rounded(*folded) if not f.pools and not f.reshapes else None

@@ -172,7 +172,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         "counts": Rule(*["int64 [n_levels, *axes not counted over]"] * 2),
         "diff": Rule("n-th differences: int32; int64 where 2**n * max|level| >= 2**31", "float32"),
         "map_reduce": Rule(
-            *["if f returns integers or bools: int64; floats, and means: float64; a tuple: a tuple"] * 2
+            *["if f returns integers or bools: int64; floats, and means: float64; any, all: bool; a tuple: a tuple"] * 2
         ),
     },
     "Searching, sorting and sets": {

@@ -78,6 +78,7 @@ _FILES = {
     "turn": "bits.rotate",
     "count": "reduction.reduce",
     "count_lanes": "reduction.reduce",
+    "map_reduce": "reduction.map_reduce",
     "total": "reduction.total",
     "sums": "reduction.sums",
     "below": "reduction.sums",

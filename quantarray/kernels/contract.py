@@ -12,6 +12,7 @@ from .fits import group_constants as group_constants
 from .fits import group_ends as group_ends
 from .fits import range_constants as range_constants
 from .fits import sums as sums
+from .one_pass import map_reduce as map_reduce
 from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
 
 

@@ -1,4 +1,4 @@
-"""`explain`: how a product is made, which techniques were considered and why each was taken or not."""
+"""`explain`: how a product or a `map_reduce` is computed, and why by this technique and not by another."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..backends.registry import product_costs, source_code
 from ..core.text import table
+from ..ops.choices import Asked, Choice, recorded
 from ..ops.products import folded_thresholds, select
 from ..ops.products.convolution import conv2d
 from ..ops.products.convolution_1d_3d import conv1d, conv3d
 from ..ops.products.lanes import LANES, TILE
 from ..ops.products.matrix_product import linear, matmul
+from ..ops.statistical.map_reduce import map_reduce
 
 _OP = "explain"
 _RIGHT: dict[Any, str] = {
@@ -57,7 +59,7 @@ class KernelRun(NamedTuple):
 class Explanation:
     """A list of the choices of a call in their order, and the kernels that it runs. Its repr is a table for each stage.
 
-    choices: `select.Choice` rows, each with the stage, the technique that was taken, and all that were considered.
+    choices: `Choice` rows, each with the stage, the technique that was taken, and all that were considered.
     kernels: `KernelRun` rows. code: {function: text}, if it was asked for.
     notes: choices are for all x of one form; a note says where constants of this x did not fold into thresholds.
     """
@@ -65,7 +67,7 @@ class Explanation:
     def __init__(
         self,
         call: str,
-        choices: list[select.Choice],
+        choices: list[Choice],
         kernels: list[KernelRun],
         code: dict[str, str] | None,
         notes: list[str],
@@ -104,8 +106,8 @@ class Explanation:
 def explain(function: Callable[..., Any], *args: Any, code: str | None = None, **kwargs: Any) -> Explanation:
     """Say how `function(*args, **kwargs)` is computed: the techniques, why each was taken or not, and the kernel.
 
-    function: `conv1d`, `conv2d`, `conv3d`, `linear` or `matmul`; the other arguments are its own. The call is prepared
-    again and made once.
+    function: `conv1d`, `conv2d`, `conv3d`, `linear`, `matmul` or `map_reduce`; the other arguments are its own. The
+    call is prepared again and made once.
     At each stage (groups, taps, constants, kernel, ..) the techniques are listed in the order in which they are
     considered. A technique is refused for a reason, or has a cost, in units of the cost model, of a tile of 4 windows
     by 32 output channels; the cheapest is taken, and of those without a cost the first.
@@ -124,17 +126,19 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
     >>> how.kernels[0].rows, how.kernels[0].words
     (16, 9)
     """
-    if not callable(function) or function not in _RIGHT:
-        names = ", ".join(f.__name__ for f in _RIGHT)
+    if not callable(function) or function not in (*_RIGHT, map_reduce):
+        names = ", ".join(f.__name__ for f in (*_RIGHT, map_reduce))
         hint = "" if callable(function) else "; pass the function and its arguments apart, as explain(qa.conv2d, x, w)"
         raise TypeError(f"{_OP}: needs one of the functions {names}, got {checks.kind(function)}{hint}")
     if code is not None:
         checks.choice(_OP, "code", code, _FORMS)
+        if function is map_reduce:
+            raise ValueError(f"{_OP}: code is that of products, map_reduce has none to show; leave code out")
     bound = inspect.signature(function).bind(*args, **kwargs)
-    right = bound.arguments[_RIGHT[function]]
+    right = bound.arguments[_RIGHT[function]] if function in _RIGHT else None
     if isinstance(right, QuantArray):
         bound.arguments[_RIGHT[function]] = right._view()  # which has no prepared calls
-    with select.recorded() as choices, folded_thresholds.not_folded() as real:
+    with recorded() as choices, folded_thresholds.not_folded() as real:
         function(*bound.args, **bound.kwargs)
     choices = list({choice[:3]: choice for choice in choices}.values())  # parts of one form choose alike
     kernels = [_run(choice.problem, choice.taken) for choice in choices if choice.stage == select.KERNEL]
@@ -160,14 +164,18 @@ def _run(job: select.ProductJob, name: str) -> KernelRun:
 
 def _text(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
     """Write a call with laws and shapes of arrays."""
-    parts = []
-    for name, value in arguments.items():
-        shape = "x".join(map(str, getattr(value, "shape", ())))
-        parts.append(f"{name}={value.dtype} {shape}" if hasattr(value, "shape") else f"{name}={value!r}")
-    return f"{function.__name__}({', '.join(parts)})"
+    return f"{function.__name__}({', '.join(f'{name}={_shown(value)}' for name, value in arguments.items())})"
 
 
-def _why(way: select.Asked) -> str:
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple) and any(hasattr(one, "shape") for one in value):
+        return ", ".join(map(_shown, value))
+    if hasattr(value, "shape"):
+        return f"{value.dtype} {'x'.join(map(str, value.shape))}"
+    return getattr(value, "__name__", "f") if callable(value) else repr(value)
+
+
+def _why(way: Asked) -> str:
     if way.refused:
         return f": no, {way.refused}"
     return "" if way.cost is None else f": costs {way.cost:,.1f}"

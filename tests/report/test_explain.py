@@ -8,7 +8,7 @@ import pytest
 import quantarray as qa
 from quantarray.backends import kernel_choice
 from quantarray.cpu.runtime import isa
-from quantarray.ops.products import select
+from quantarray.ops import choices as choices_of_calls
 
 
 def bits(*shape):
@@ -77,7 +77,7 @@ def test_explaining_leaves_prepared_calls_alone():
     cached = w.nbytes_cached
     qa.explain(qa.linear, x, w)
     assert w.nbytes_cached == cached
-    with select.recorded() as choices:
+    with choices_of_calls.recorded() as choices:
         np.testing.assert_array_equal(qa.linear(x, w), before)
     assert choices == []  # the call was prepared before
 
@@ -95,7 +95,7 @@ def test_code(form):
 def test_wrong_use():
     x = bits(2, 64)
     with pytest.raises(
-        TypeError, match=r"needs one of the functions conv1d, conv2d, conv3d, linear, matmul, got function"
+        TypeError, match=r"needs one of the functions conv1d, conv2d, conv3d, linear, matmul, map_reduce, got function"
     ):
         qa.explain(qa.add, x, x)
     for result in (qa.linear(x, x), x):

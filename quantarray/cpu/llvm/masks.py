@@ -134,6 +134,22 @@ def put_plane(typingctx, mask, plane, codes, start):
     return signature, codegen
 
 
+@intrinsic
+def put_affine(typingctx, codes, base, step, out):
+    """out[i] = base + step * codes[i] for 64 bytes, int32: written out, because LLVM multiplies as int64 else."""
+    signature = types.void(codes, types.int64, types.int64, out)
+
+    def codegen(context, builder, signature, args):
+        vector = ir.VectorType(I32, 64)
+        of_codes = _bytes(context, builder, signature.args[0], args[0], const(0))
+        wide = builder.zext(builder.load(of_codes, align=1), vector)
+        base, step = (splat(builder, builder.trunc(args[i], I32), 64) for i in (1, 2))
+        data = context.make_array(signature.args[3])(context, builder, args[3]).data
+        builder.store(builder.add(base, builder.mul(step, wide)), place_of(builder, data, const(0), vector), align=4)
+
+    return signature, codegen
+
+
 def _bytes(context, builder, kind, array, start):
     """Load 64 bytes of an array from an element on, as one vector."""
     data = context.make_array(kind)(context, builder, array).data

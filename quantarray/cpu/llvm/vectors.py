@@ -109,3 +109,15 @@ def words_at(typingctx, address):
         return builder.inttoptr(args[0], I64.as_pointer())
 
     return signature, codegen
+
+
+@intrinsic
+def prefer_wide(typingctx):
+    """Let LLVM turn the loops of the calling function into vectors of 512 bits, where the machine has these."""
+
+    def codegen(context, builder, signature, args):
+        # A set of names that llvmlite knows, of which this is none: it is written as it is
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), codegen

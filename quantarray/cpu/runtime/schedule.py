@@ -79,11 +79,12 @@ NOTHING = SimpleNamespace(type=_HeldType(typeof(())), address=0)  # a `Held` of 
 class Kernel:
     """A function that does the tasks first .. last, its last two arguments, and returns nothing.
 
-    If it `takes` its tasks, these arguments are what `next_task` needs.
+    One that `jit.kernel` has compiled already is taken as it is. If it `takes` its tasks, these arguments are what
+    `next_task` needs.
     """
 
     def __init__(self, function, takes=False):
-        self.compiled = kernel(function)
+        self.compiled = function if hasattr(function, "py_func") else kernel(function)
         self.takes = int(takes)
         self._made = {}
         self.signatures = []  # of the versions in `_made`

@@ -74,6 +74,17 @@ def _numpy_moments(x, over):
     return x.mean(over), x.var(over)
 
 
+def elementwise(elements, rounds):
+    """Yield rows of sums, extremes and comparisons of two arrays, beside NumPy on int8."""
+    rng = np.random.default_rng(0)
+    for dtype in (qa.uint4, qa.uint7):
+        a, b = (rng.integers(0, dtype.n_levels, elements, np.uint8).view(np.int8) for _ in range(2))
+        p, q = (qa.from_codes(codes.view(np.uint8), dtype) for codes in (a, b))
+        for name in ("add", "subtract", "maximum", "less"):
+            ours, other = partial(getattr(qa, name), p, q), partial(getattr(np, name), a, b)
+            yield [f"{name} of two {dtype.name}", *compared(ours, other, rounds)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
@@ -81,7 +92,8 @@ def main():
     args = parser.parse_args()
     print(f"{threads.count()} threads; ms, fastest of {args.rounds}")
     header = ["call", "quantarray", "reading, or NumPy", "ratio"]
-    print(table(header, list(reductions(args.elements, args.rounds)), indent=""))
+    rows = [*reductions(args.elements, args.rounds), *elementwise(args.elements, args.rounds)]
+    print(table(header, rows, indent=""))
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ _FILES = {
     "decode_uniform": "bits.decode_uniform",
     "decode_levels": "bits.decode_levels",
     "recode": "bits.recode",
+    "add_codes": "bits.add_codes",
     "rebit": "bits.rebit",
     "unroll": "bits.im2col",
     "place": "bits.place",

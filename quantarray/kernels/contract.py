@@ -118,6 +118,12 @@ def recode(words: Array, others: Array, tables: Array, row: Array, group: int, l
     a row has `length` elements; out uint64[planes rows words]."""
 
 
+def add_codes(words: Array, others: Array, turned: tuple[bool, bool], length: int, out: Array) -> None:
+    """Add codes: those of out [planes rows words] = those of words + those of others, of fewer planes, tails zero.
+
+    turned: where bits of words, and of others, are inverted first: codes 2**planes - 1 - c. Sums fit out's planes."""
+
+
 def rebit(words: Array, length: int, start: int, new_length: int, out: Array) -> None:
     """Cut rows of bits into other segments: each row of words uint64[rows segments words] is a stream of `length` bits
     a segment.

@@ -64,6 +64,21 @@ def test_recode(row, bits, more, new_bits, group, length):
     np.testing.assert_array_equal(codes_of(got, length), expected)
 
 
+@pytest.mark.parametrize("length", (1, 33, 64, 129))
+@pytest.mark.parametrize("bits, more, new_bits", [(1, 1, 2), (4, 4, 5), (7, 2, 8), (2, 7, 8), (3, 3, 6)])
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_add_codes(turned, bits, more, new_bits, length):
+    rng = np.random.default_rng(length)
+    x, y = words(rng, bits, 3, length=length), words(rng, more, 3, length=length)
+    args, out = (x, y, turned, length), np.full((new_bits, *x.shape[1:]), 77, np.uint64)
+    cpu, got = both("add_codes", *args, out=out)
+    np.testing.assert_array_equal(got, cpu)
+    assert not (got[..., -1] & ~np.uint64(tail_mask(length))).any()
+    a, b = codes_of(x, length), codes_of(y, length)
+    expected = (2**bits - 1 - a if turned[0] else a) + (2**more - 1 - b if turned[1] else b)
+    np.testing.assert_array_equal(codes_of(got, length), expected)
+
+
 def codes_of(packed, length):
     """Return the codes [rows length] of words [planes rows words]."""
     bits = np.unpackbits(packed.view(np.uint8), axis=-1, bitorder="little", count=length)

@@ -283,7 +283,7 @@ def test_methods_of_ufuncs(name, method):
         (lambda q: np.gcd(q, q), ["quantarray.map2(np.gcd, p, q)"]),
         (lambda q: np.sum(q, where=np.ones(3, bool)), ["numpy.sum", "'where'", "quantarray.sum(q, axis=None"]),
         (lambda q: np.mean(q, dtype=float), ["numpy.mean", "'dtype'", "quantarray.mean(q"]),
-        (lambda q: np.add(q, 1, out=np.ones(3)), ["numpy.add", "'out'", "quantarray.add(a, b)"]),
+        (lambda q: np.add(q, 1, out=np.ones(3)), ["numpy.add", "'out'", "quantarray.add(a, b, *, out_dtype=None)"]),
         (lambda q: np.subtract.outer(q, q), ["numpy.subtract.outer"]),
         (lambda q: np.add.at(q, [0], 1), ["numpy.add.at"]),
         (np.imag, ["numpy.imag", "levels are real"]),

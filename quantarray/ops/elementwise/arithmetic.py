@@ -18,16 +18,29 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array, DType, uniform
-from ...core.hints import Values
-from ..words.levels import affordable, group_beside, is_exact, operand, regroup, with_law, with_levels, with_table
+from ...core.hints import OutType, Values
+from ..words.levels import (
+    affordable,
+    group_beside,
+    is_exact,
+    operand,
+    regroup,
+    smaller,
+    with_law,
+    with_levels,
+    with_table,
+)
+from .dense_results import dense_result
 from .mapping import of_pairs, table_function
+from .planes import added
 
 
 def positive(q: QuantArray) -> QuantArray:
@@ -75,14 +88,21 @@ def negative(q: QuantArray) -> QuantArray:
     return _times(op, q, -1, operator.mul)
 
 
-def add(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
+@overload
+def add(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: None = None) -> QuantArray: ...
+@overload
+def add(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: DTypeLike) -> Array: ...
+def add(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutType = None) -> QuantArray | Array:
     """a + b, one of them packed and the other a number, or a vector that broadcasts to the packed array's shape.
 
     Integer levels plus an integer stay integers. Else float32 constants, each rounded once: an offset moves, and
     what has none becomes uniform, or a table where its levels have no even step. So every level is within an ulp of
     the largest level, the spacing of float32 there; `map(lambda v: v + t, q)` rounds each level at its own size. Two
-    packed arrays go through `map2`. Raises ValueError for levels beyond +-(2**31 - 1) or float32, and where constants
-    would outgrow the values.
+    packed arrays of integer levels are added plane by plane, others go through `map2`.
+
+    out_dtype: a NumPy type of integers or floats gives a dense array of it: exact for integers, else the sum in float64
+    rounded once. Raises ValueError for levels beyond +-(2**31 - 1) or float32, for more than 256 levels, and where the
+    result would be larger than its values in float32; OverflowError for integers that out_dtype does not hold.
 
     >>> import quantarray as qa
     >>> q = qa.encode([[1, -1], [1, 1]], values=(-1, 1))
@@ -97,13 +117,19 @@ def add(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     >>> (wide + 1.7936).dequantize().tolist(), qa.map(lambda v: v + 1.75, wide).dequantize().tolist()
     ([0.0, 1000000.0], [1.75, 1000001.75])
     """
+    if out_dtype is not None:
+        return dense_result("add", np.add, a, b, out_dtype)
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
-        return of_pairs("add", np.add, a, b)
+        return added("add", np.add, a, b)
     q, t = (a, b) if isinstance(a, QuantArray) else (checks.packed("add", "one operand", b), a)
     return _plus("add", q, operand("add", "the operand", t, q))
 
 
-def subtract(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
+@overload
+def subtract(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: None = None) -> QuantArray: ...
+@overload
+def subtract(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: DTypeLike) -> Array: ...
+def subtract(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutType = None) -> QuantArray | Array:
     """a - b, one of them packed; laws and errors as in `add`.
 
     >>> import quantarray as qa
@@ -112,27 +138,37 @@ def subtract(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     (array([-1,  2], dtype=int32), array([ 1, -2], dtype=int32), array([-0.5,  2.5], dtype=float32))
     """
     op = "subtract"
+    if out_dtype is not None:
+        return dense_result(op, np.subtract, a, b, out_dtype)
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
-        return of_pairs("subtract", np.subtract, a, b)
+        return added(op, np.subtract, a, b)
     if isinstance(a, QuantArray):
         return _plus(op, a, _negated(operand(op, "the operand", b, a)))
     q = checks.packed(op, "one operand", b)
     return _plus(op, negative(q), operand(op, "the operand", a, q))
 
 
-def multiply(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
+@overload
+def multiply(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: None = None) -> QuantArray: ...
+@overload
+def multiply(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: DTypeLike) -> Array: ...
+def multiply(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutType = None) -> QuantArray | Array:
     """a * b, one of them packed and the other a number, or a vector that broadcasts to the packed array's shape.
 
     Integer levels times an integer stay integers; times a float or a vector they get it as their scale. Else scale,
     offset and table are multiplied, rounded once: a level within 2**-22 of the largest level, of integers within 1.5
     ulp of itself. Two packed arrays go through `map2`. Raises ValueError as `add` does.
 
-    >>> import quantarray as qa
+    >>> import numpy as np, quantarray as qa
     >>> q = qa.encode([[1, -1], [1, 1]], values=(-1, 1))
     >>> (q * 3).dtype, (q * 0.5).dequantize().tolist(), (q * [[2.0], [3.0]]).scale.ravel().tolist()
     (quantarray.integers(-3, 3), [[0.5, -0.5], [0.5, 0.5]], [2.0, 3.0])
+    >>> qa.multiply(q, [[2.0, 3.0], [4.0, 5.0]], out_dtype=np.float32).tolist()
+    [[2.0, -3.0], [4.0, 5.0]]
     """
     op = "multiply"
+    if out_dtype is not None:
+        return dense_result(op, np.multiply, a, b, out_dtype)
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
         return of_pairs("multiply", np.multiply, a, b)
     q, s = (a, b) if isinstance(a, QuantArray) else (checks.packed(op, "one operand", b), a)
@@ -165,6 +201,7 @@ def divide(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
 def _times(op: str, q: QuantArray, factor: Any, change: Callable[[Array, Any], Any]) -> QuantArray:
     """Multiply every constant of q by a factor, or divide it."""
     group = group_beside(q, [factor])
+    smaller(op, q, group, factor)
     changed = {name: _beside(op, q, change, a, factor) for name, a in _constants(op, q, group).items()}
     return with_law(op, q.words, q.dtype, q, group, **changed)
 
@@ -174,6 +211,7 @@ def _plus(op: str, q: QuantArray, t: Any) -> QuantArray:
     if is_exact(q) and isinstance(t, int):
         return with_levels(op, q, [v + t for v in q.dtype.levels or ()])
     group = group_beside(q, [t])
+    smaller(op, q, group, t)
     constants = _constants(op, q, group)
     if q.dtype.levels is None:
         moved = "table" if q.dtype.kind == "table" else "offset"

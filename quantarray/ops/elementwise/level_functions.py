@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array, ternary
-from ...core.hints import Values
+from ...core.hints import OutType, Values
 from ..statistical.lines import words_by_parts
 from ..words.conversion import recode
 from ..words.levels import is_exact, levels_of, operand, pointwise, with_levels
+from .dense_results import dense_result
 from .mapping import table_function
+from .planes import extreme
 
 
 def abs(q: QuantArray) -> QuantArray:
@@ -80,26 +83,43 @@ def clip(q: QuantArray, min: Values | None = None, max: Values | None = None) ->
     return array
 
 
-def maximum(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
+@overload
+def maximum(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: None = None) -> QuantArray: ...
+@overload
+def maximum(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: DTypeLike) -> Array: ...
+def maximum(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutType = None) -> QuantArray | Array:
     """Return the larger of a and b, one of them packed, the other a number, a vector, or packed (see `map2`).
 
-    Integer levels beside integers stay integers, equal ones merged; else a table.
+    Integer levels beside integers stay integers, equal ones merged; else a table. Two packed arrays of integer levels
+    may have any bits, others 8 together. out_dtype: a NumPy type gives a dense array of it, as of `add`.
 
     >>> import quantarray as qa
     >>> qa.maximum(qa.encode([0, 2, 3], values=range(4)), 2).dequantize()
     array([2, 2, 3], dtype=int32)
     """
-    return table_function("maximum", np.maximum, a, b)
+    return _extreme("maximum", np.maximum, True, a, b, out_dtype)
 
 
-def minimum(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
+@overload
+def minimum(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: None = None) -> QuantArray: ...
+@overload
+def minimum(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: DTypeLike) -> Array: ...
+def minimum(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutType = None) -> QuantArray | Array:
     """Return the smaller of a and b; see `maximum`.
 
     >>> import quantarray as qa
     >>> qa.minimum(qa.encode([0, 2, 3], values=range(4)), 2.5).dequantize()
     array([0. , 2. , 2.5], dtype=float32)
     """
-    return table_function("minimum", np.minimum, a, b)
+    return _extreme("minimum", np.minimum, False, a, b, out_dtype)
+
+
+def _extreme(op: str, f: np.ufunc, largest: bool, a: Any, b: Any, out_dtype: OutType) -> QuantArray | Array:
+    if out_dtype is not None:
+        return dense_result(op, f, a, b, out_dtype)
+    if isinstance(a, QuantArray) and isinstance(b, QuantArray):
+        return extreme(op, f, largest, a, b)
+    return table_function(op, f, a, b)
 
 
 def floor_divide(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:

@@ -55,7 +55,7 @@ def of_pairs(op: str, f: Callable[[Array, Array], Any], p: QuantArray, q: QuantA
     if p.bits + q.bits > MAX_BITS:
         raise ValueError(
             f"{op}: two packed arrays go through a table of their pairs, of at most {MAX_BITS} bits, got {p.bits} + "
-            f"{q.bits} = {p.bits + q.bits}; map one of them to fewer levels first, or compute on .dequantize() in parts"
+            f"{q.bits} = {p.bits + q.bits}; map one of them to fewer levels first, or {_otherwise(op)}"
         )
     group = common_group(p, q)
     codes_p, codes_q = pair_codes(p, q)
@@ -73,6 +73,12 @@ def of_pairs(op: str, f: Callable[[Array, Array], Any], p: QuantArray, q: QuantA
     words = recode(both, number.reshape(-1, *(1,) * p.ndim), bits_for(pairs))
     _, first = np.unique(number, return_index=True)
     return with_table(op, words, values[first], p, group)
+
+
+def _otherwise(op: str) -> str:
+    """Say how else values are computed: `quantarray.ops.elementwise.dense_results` has these operations."""
+    dense = op in ("add", "subtract", "multiply", "maximum", "minimum")
+    return "out_dtype=np.float32 returns a dense array" if dense else "compute on .dequantize() in parts"
 
 
 def table_function(op: str, f: Callable[..., Any], a: Any, b: Any) -> QuantArray:

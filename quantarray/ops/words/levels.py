@@ -27,6 +27,7 @@ from ...arrays.array import QuantArray
 from ...arrays.constants import make_constants
 from ...core.code_values import level_values
 from ...core.dtypes import Array, DType, integers, table, uint1
+from ...core.format import WORD_BITS
 from .conversion import Pair, recode
 
 FARTHEST = 2**31 - 1
@@ -87,6 +88,23 @@ def affordable(op: str, q: QuantArray, *shapes: tuple[int, ...]) -> None:
         raise ValueError(
             f"{op}: the result's constants would vary so much that they take {nbytes:,} bytes, more than the values in "
             f"float32, {4 * q.size:,}; compute on .dequantize() in parts and quantize them again"
+        )
+
+
+def smaller(op: str, q: QuantArray, group: int | None, value: Any) -> None:
+    """Refuse a vector whose numbers, as constants of q, would make a packed array larger than its float32 values.
+
+    Not of fewer elements than a word has bits, for which the words are larger already.
+    """
+    if not isinstance(value, np.ndarray) or value.size == 1 or q.size < WORD_BITS:
+        return
+    old = math.prod(_level_shape(q, q.group)[1:])
+    entries = math.prod(np.broadcast_shapes(_level_shape(q, group)[1:], value.shape))
+    numbers = {"table": q.dtype.n_levels, "basis": q.bits + 1, "uniform": 2}.get(q.dtype.kind, 1)
+    if entries > old and 4 * numbers * entries + q.size * q.bits / 8 > 4 * q.size:
+        raise ValueError(
+            f"{op}: the result's constants would vary so much that with its codes it is larger than its values in "
+            f"float32, {4 * q.size:,} bytes; out_dtype=np.float32 returns these"
         )
 
 

@@ -135,7 +135,8 @@ def test_a_level_is_rounded_once():
         (lambda q: q + np.ones((1, 2, 3)), ["(2, 3)", "(1, 2, 3)", "is not repeated"]),
         (lambda q: q + q[:, :2], ["add: a and b must have shapes that broadcast", "(2, 3) and (2, 2)"]),
         (lambda q: q + qa.encode(np.ones((2, 1), int), (1,), axis=0), ["packed on the same axis", "repack("]),
-        (lambda q: qa.map(lambda v: v * 9, q) + qa.encode(np.zeros((2, 3)), qa.uint8), ["1 + 8 = 9", "map one of"]),
+        (lambda q: qa.map(lambda v: v * 9, q) + qa.encode(np.zeros((2, 3)), qa.uint8), ["274 integer", "np.int16"]),
+        (lambda q: q * 0.5 + qa.encode(np.zeros((2, 3)), qa.uint8), ["1 + 8 = 9", "map one of", "np.float32"]),
     ],
 )
 def test_messages(call, parts):

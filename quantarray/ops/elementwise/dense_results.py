@@ -1,0 +1,64 @@
+"""Dense results of elementwise operations: what no packed array holds, or would hold in more bytes than float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...arrays import checks
+from ...arrays.array import QuantArray
+from ...arrays.blocks import blocks
+from ...backends.registry import empty
+from ...core.dtypes import Array
+from ...core.errors import DeviceError
+from ..words.levels import is_exact
+
+_TYPES = (
+    np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.float16, np.float32, np.float64
+)  # fmt: skip
+
+
+def dense_result(op: str, f: np.ufunc, a: Any, b: Any, out_dtype: Any) -> Array:
+    """f(a, b) of values, a block at a time: exact in int64 where both are integers, else in float64, rounded once.
+
+    Raises TypeError for floats in a type of integers, OverflowError for integers that do not fit.
+    """
+    dtype = checks.dtype(op, "out_dtype", out_dtype, _TYPES)
+    operands = [x if isinstance(x, QuantArray) else checks.numbers(op, "the operand", x) for x in (a, b)]
+    packed = [x for x in operands if isinstance(x, QuantArray)]
+    if not packed:
+        checks.packed(op, "one operand", b)
+    if any(x.device != "cpu" for x in packed):
+        raise DeviceError(f"{op}: out_dtype is for arrays on the CPU, got one on {packed[0].device}; .to_device('cpu')")
+    try:
+        shape = np.broadcast_shapes(*(x.shape for x in operands))
+    except ValueError:
+        raise ValueError(f"{op}: a and b must have shapes that broadcast to one, got {a.shape} and {b.shape}") from None
+    exact = all(is_exact(x) if isinstance(x, QuantArray) else x.dtype.kind in "biu" for x in operands)
+    if dtype.kind in "iu" and not exact:
+        raise TypeError(f"{op}: out_dtype must be a type of floats for results that are floats, got {dtype}")
+    work = np.int64 if exact else np.float64
+    out = empty("cpu", shape, dtype)
+    for block in blocks(shape, arrays=[x for x in packed if x.shape == shape]):
+        with np.errstate(all="ignore"):
+            values = f(*(_values(x, block, shape).astype(work) for x in operands))
+            out[block] = _checked(op, values, dtype)
+    return out
+
+
+def _values(x: Any, block: tuple[slice, ...], shape: tuple[int, ...]) -> Array:
+    """Return the values of the part of an operand that broadcasts to a block."""
+    parts = block[len(shape) - x.ndim :]
+    cut = x[tuple(slice(None) if n == 1 else part for n, part in zip(x.shape, parts, strict=True))]
+    values: Array = cut.dequantize() if isinstance(cut, QuantArray) else np.asarray(cut)
+    return values
+
+
+def _checked(op: str, values: Array, dtype: np.dtype[Any]) -> Array:
+    if dtype.kind in "iu" and values.size:
+        ends = np.iinfo(dtype)
+        low, high = int(values.min()), int(values.max())
+        if low < ends.min or high > ends.max:
+            raise OverflowError(f"{op}: results from {low} to {high} do not fit out_dtype {dtype}; pass a wider one")
+    return values

@@ -145,6 +145,14 @@ from .ops.manipulation.views import (
     transpose,
 )
 from .ops.on_device import on
+from .ops.products.adjoints import (
+    conv1d_data_adjoint,
+    conv1d_filter_adjoint,
+    conv2d_data_adjoint,
+    conv2d_filter_adjoint,
+    conv3d_data_adjoint,
+    conv3d_filter_adjoint,
+)
 from .ops.products.average_pooling import avg_pool1d, avg_pool2d, avg_pool3d
 from .ops.products.batchnorm import fold_batchnorm
 from .ops.products.conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
@@ -291,8 +299,14 @@ __all__ = [
     "concatenate",
     "conj",
     "conv1d",
+    "conv1d_data_adjoint",
+    "conv1d_filter_adjoint",
     "conv2d",
+    "conv2d_data_adjoint",
+    "conv2d_filter_adjoint",
     "conv3d",
+    "conv3d_data_adjoint",
+    "conv3d_filter_adjoint",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",

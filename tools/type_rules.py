@@ -65,6 +65,10 @@ _REQUANTIZED = Rule(
     "requantize, the dtype of the Thresholds",
     "float32; with requantize, the law of the Thresholds",
 )
+_ADJOINT = Rule(
+    "int32; int64 where sums may reach 2**31; the other operand's floats where that is dense",
+    "float32; float64 where the other operand is that",
+)
 _MASK = Rule("uint1", "uint1")
 _LARGEST = Rule(*[f"{law} of q; a dense array: its NumPy dtype; indices: int64" for law in ("the dtype", "the law")])
 _MEAN = Rule(*["float32; a dense float64 array: float64; with requantize, the law of the Thresholds"] * 2)
@@ -193,6 +197,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         "top_k": Rule(*["distances and indices: int64; arrays of more than one bit an element are refused"] * 2),
         **dict.fromkeys(("matmul", "linear", "conv1d", "conv2d", "conv3d"), _REQUANTIZED),
         **{f"conv_transpose{n}d": _REQUANTIZED for n in (1, 2, 3)},
+        **{f"conv{n}d_{of}_adjoint": _ADJOINT for n in (1, 2, 3) for of in ("data", "filter")},
     },
     "Layers": {
         "add_residual": Rule(

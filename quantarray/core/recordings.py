@@ -24,12 +24,12 @@ class Recording(Protocol):
         """Record that notes of a kernel are read."""
 
 
-_recordings: dict[int, Recording] = {}  # of threads, by their identity
+RECORDINGS: dict[int, Recording] = {}  # of threads, by their identity; usually empty, which each call looks at
 
 
 def current() -> Recording | None:
     """Return the recording of this thread, if there is one."""
-    return _recordings.get(get_ident()) if _recordings else None
+    return RECORDINGS.get(get_ident()) if RECORDINGS else None
 
 
 def is_set(notes: Array) -> bool:
@@ -60,12 +60,12 @@ def unrecorded() -> Iterator[None]:
 @contextmanager
 def _replaced(recording: Recording | None) -> Iterator[None]:
     thread = get_ident()
-    outer = _recordings.pop(thread, None)
+    outer = RECORDINGS.pop(thread, None)
     if recording is not None:
-        _recordings[thread] = recording
+        RECORDINGS[thread] = recording
     try:
         yield
     finally:
-        _recordings.pop(thread, None)
+        RECORDINGS.pop(thread, None)
         if outer is not None:
-            _recordings[thread] = outer
+            RECORDINGS[thread] = outer

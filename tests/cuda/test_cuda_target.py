@@ -1,5 +1,6 @@
-"""Kernels compile under the newest NumPy: in a process without `np.row_stack`, which NumPy 2.5 removed."""
+"""Numba's CUDA target is imported in one file, and kernels compile under the newest NumPy: in a process without `np.row_stack`, which NumPy 2.5 removed."""
 
+import re
 import subprocess
 import sys
 
@@ -20,6 +21,13 @@ rows, places = types.Array(types.uint32, 2, "C"), types.Array(types.int64, 2, "C
 assemble(gather._gather, (rows, types.int64, places, rows), (8, 0))
 print(hasattr(np, "row_stack"))
 """
+
+
+def test_one_file_imports_the_target():
+    """Its successor has other modules: a change of it is a change of this file."""
+    imports = re.compile(r"^\s*(from|import)\s+numba(_cuda)?\b", re.MULTILINE)
+    files = [f for f in (ROOT / "quantarray" / "cuda").rglob("*.py") if imports.search(f.read_text())]
+    assert [f.name for f in files] == ["target.py"]
 
 
 @needs_toolkit

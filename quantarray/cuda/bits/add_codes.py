@@ -1,10 +1,10 @@
 """Add codes plane by plane: a thread a word of all planes."""
 
 import numpy as np
-from numba import cuda
 
 from ...core.format import tail_mask
 from ..runtime import launch
+from ..runtime.target import cuda
 
 
 def add_codes(words, others, turned, length, out):

@@ -1,8 +1,7 @@
 """Move the channels of images to the last axis, as kernels read them: a thread for each pixel."""
 
-from numba import cuda
-
 from ..runtime import launch
+from ..runtime.target import cuda
 
 
 def put_channels_last(x, out):

@@ -1,10 +1,10 @@
 """Values of uniform laws, each computed in float64: two operations, where looking it up takes a load."""
 
 import numpy as np
-from numba.cuda import libdevice
 
 from ...core.format import WORD_BITS
 from ..runtime.launch import inline
+from ..runtime.target import libdevice
 from . import unpacking
 
 

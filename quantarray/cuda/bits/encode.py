@@ -9,12 +9,11 @@ of them. Values of 8 and 16 bits are widened in a register, where the compare is
 from functools import cache
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ...core.format import WORD_BITS
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from ..runtime.warp import ballot, everywhere, lanes_left, low_bits, place_of_batch, place_of_lane
 from ..tensor_cores import ptx
 from .pack import WORDS, take_bits

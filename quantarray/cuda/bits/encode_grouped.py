@@ -7,11 +7,10 @@ numbers are the words of one Philox block. `encode_grouped` has elements in any 
 from functools import cache
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from ..runtime.warp import ALL, low_bits, place_of_lane, put_code
 from ..tensor_cores import ptx
 from .encode import fours

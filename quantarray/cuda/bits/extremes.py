@@ -3,10 +3,10 @@
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..runtime.warp import ALL, ballot
 from ..tensor_cores import ptx
 from .encode import reader

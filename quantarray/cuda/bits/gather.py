@@ -1,10 +1,10 @@
 """Bits that indices name, a lane a bit, packed by ballot."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..runtime.warp import ballot, place_of_lane
 
 

@@ -7,12 +7,11 @@ array, but within its memory, whose ends are multiples of 256 bytes.
 from functools import cache
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ...core.format import WORD_BITS
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from ..runtime.warp import low_bits
 from ..tensor_cores import ptx
 from . import unpacking

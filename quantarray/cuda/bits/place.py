@@ -1,10 +1,10 @@
 """Bits of a row to other places of a row: a run is shifted, a thread a word; other steps are picked, a lane a bit."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..runtime.warp import ballot, place_of_lane
 
 

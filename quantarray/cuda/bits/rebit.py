@@ -1,9 +1,9 @@
 """Rows of bits cut into other segments, a thread a word."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
+from ..runtime.target import cuda
 
 
 def rebit(words, length, start, new_length, out):

@@ -1,10 +1,10 @@
 """Words to words: codes through a table, a lane an element."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..runtime.warp import place_of_lane, put_code
 
 

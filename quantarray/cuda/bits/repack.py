@@ -1,10 +1,10 @@
 """Change which axis is packed: a warp turns a square of 32 x 32 bits by 32 ballots."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..runtime.warp import ballot, place_of_lane
 
 

@@ -1,10 +1,10 @@
 """Repeat each bit of a row several times, a lane a copy."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..runtime.warp import ballot, place_of_lane
 
 

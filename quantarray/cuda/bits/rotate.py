@@ -1,9 +1,9 @@
 """Rotate the bits of words within fields, once for each bit of a field: a thread a word of the result."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
+from ..runtime.target import cuda
 
 _BITS = 64
 

@@ -7,10 +7,10 @@ Four codes are made at once: a product moves 4 bits of a plane to 4 bytes.
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..runtime.warp import place_of_lane
 from ..tensor_cores import ptx
 

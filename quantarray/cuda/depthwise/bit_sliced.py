@@ -6,9 +6,9 @@ A thread has a word of the result, of 64 channels. Its counters are planes of wo
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
+from ..runtime.target import cuda
 from ..tensor_cores import ptx
 
 

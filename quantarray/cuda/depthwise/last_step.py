@@ -7,12 +7,11 @@ them have constant bounds and become straight code.
 from functools import cache
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ..bits.exchange import exchange
 from ..popcount.conv_real import plus
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from ..runtime.warp import low_bits
 from ..tensor_cores import ptx
 from ..tensor_cores.stages import PIXELS, SIDES, place_in_fragment

@@ -9,8 +9,6 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ..epilogue.finish import changes, code_of
 from ..popcount import tiles
@@ -18,6 +16,7 @@ from ..popcount.conv_real import plus
 from ..popcount.tiles import OUTSIDE
 from ..runtime import isa, launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from ..runtime.warp import place_of_lane, put_code
 from . import tensor_cores
 

@@ -8,12 +8,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 
 from ..bits.exchange import exchange
 from ..popcount.tiles import OUTSIDE
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..tensor_cores import ptx
 from ..tensor_cores.stages import FULL, PIXELS, SIDES, place_in_fragment
 from .constants import integers, reals

@@ -3,12 +3,11 @@
 from functools import cache
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ...kernels.operands import ADD, ADD_OTHER, AFFINE, DIV, MAX, MIN, MUL, PRELU, RSUB, SUB
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from ..runtime.warp import place_of_lane, put_code
 
 

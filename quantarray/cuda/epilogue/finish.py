@@ -1,10 +1,10 @@
 """The last step of every kernel: a lane's value is compared with its channel's thresholds, ballots pack the codes."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import inline
+from ..runtime.target import cuda
 from ..runtime.warp import ballot
 
 

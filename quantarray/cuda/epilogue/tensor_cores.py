@@ -8,9 +8,9 @@ lanes of a pixel join their bits by two shuffles, so that lane t has the half-wo
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..runtime.warp import ALL, everywhere, low_bits
 from ..tensor_cores import ptx
 from ..tensor_cores.stages import CHANNELS, PIXELS, SIDES, place_in_fragment

@@ -1,10 +1,10 @@
 """Values already in memory, compared with thresholds into bits."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..runtime.warp import place_of_lane, put_code
 from .finish import changes, code_of
 

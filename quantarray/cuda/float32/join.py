@@ -1,8 +1,7 @@
 """Put rows of float32 values side by side."""
 
-from numba import cuda
-
 from ..runtime import launch
+from ..runtime.target import cuda
 
 
 def join(x, first, out):

@@ -4,10 +4,9 @@ A thread has one sum. Neighbours read neighbouring columns of w, and the same va
 """
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ..runtime import launch
+from ..runtime.target import cuda, libdevice
 
 
 def float_product(x, form, grid, w, bias, out):

@@ -2,10 +2,10 @@
 all."""
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..tensor_cores import ptx
 
 _QUERIES = 4  # that a block counts

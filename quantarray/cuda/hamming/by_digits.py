@@ -6,10 +6,10 @@ keys that agree so far, and go on below the one in which the count of what is ke
 """
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 
 DIGIT = 8  # bits
 DIGITS = 1 << DIGIT

@@ -6,10 +6,10 @@ is nearer than the last of those that it has, and drops the others whenever the 
 """
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 
 _DIGIT = 8  # bits
 _DIGITS = 1 << _DIGIT

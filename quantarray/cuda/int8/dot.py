@@ -5,13 +5,13 @@ whole fours by bytes that count as outside the image, and the weights by zeros.
 """
 
 import numpy as np
-from numba import cuda
 
 from ..popcount import conv, tiles
 from ..popcount.conv import conv_weights
 from ..popcount.tiles import Taps
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..tensor_cores import imma
 from ..tensor_cores.byte_rows import FOUR, PART
 

@@ -12,11 +12,11 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 
 from ..epilogue.finish import changes, store_codes, store_values
 from ..runtime import isa, launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..tensor_cores import bmma, imma, wgmma
 from . import few_rows, tiles
 from .tiles import column_at, columns, counter, locator, sum_codes

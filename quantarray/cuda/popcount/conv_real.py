@@ -8,12 +8,11 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ..epilogue.finish import changes, store_codes, store_values
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from . import tiles
 from .tiles import column_at, columns, counter, locator, sum_codes
 

@@ -8,12 +8,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 
 from ..epilogue.finish import store_codes, store_values
 from ..runtime import launch
 from ..runtime.isa import PLANES
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..runtime.warp import ALL
 from ..tensor_cores import ptx
 from .tiles import OUTSIDE, locator, sum_codes

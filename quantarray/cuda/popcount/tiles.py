@@ -10,10 +10,10 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..runtime.warp import ALL, warp_sum
 
 OUTSIDE = -1

@@ -8,9 +8,9 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..tensor_cores import ptx
 from .tiles import OUTSIDE
 

@@ -5,10 +5,10 @@ batches.
 """
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from ..runtime.warp import alike, place_of_lane, put_code
 from .lines import table_of, value_at
 

@@ -3,11 +3,10 @@
 from functools import cache
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ..runtime import launch
 from ..runtime.launch import inline
+from ..runtime.target import cuda, libdevice
 
 _MOST, _MEANS, _WIDE_MEANS = range(3)
 

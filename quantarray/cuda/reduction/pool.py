@@ -3,11 +3,11 @@
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..popcount import tiles
 from ..popcount.tiles import OUTSIDE
 from ..runtime import launch
+from ..runtime.target import cuda
 
 
 def max_pool(words, plan, flip, out):

@@ -5,10 +5,10 @@ and words that are read again come from L1.
 """
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..runtime.warp import line_sum, place_of_lane
 
 STRETCH = 16  # words of a thread

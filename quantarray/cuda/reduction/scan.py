@@ -3,10 +3,10 @@
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES, WARPS
+from ..runtime.target import cuda
 from ..runtime.warp import ALL, ballot, place_of_lane
 from . import counting_sort
 from .lines import value_at

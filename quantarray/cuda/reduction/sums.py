@@ -6,11 +6,10 @@ The host adds up blocks, one number of each: no launch follows another.
 from functools import cache
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from ..runtime.warp import ALL, warp_sum
 
 

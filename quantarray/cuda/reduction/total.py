@@ -7,11 +7,10 @@ counted by masks of 32 elements, others one by one in shared memory.
 from functools import cache
 
 import numpy as np
-from numba import cuda
-from numba.cuda import libdevice
 
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda, libdevice
 from ..runtime.warp import ballot, place_of_lane, warp_sum
 from ..tensor_cores import ptx
 

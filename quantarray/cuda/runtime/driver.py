@@ -8,10 +8,10 @@ import threading
 from functools import cache, lru_cache
 
 import numpy as np
-from numba import cuda
 
 from ...backends.registry import cupy
 from ...core.errors import DeviceError
+from .target import cuda
 
 NUMBERS = int, float, np.generic
 _DEFAULT = 1  # the default stream, whatever the process takes 0 for

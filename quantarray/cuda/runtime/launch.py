@@ -11,14 +11,12 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
-from numba.core import config
 
 from ...backends import diagnosis
 from ...backends.registry import empty, settle, zeros
 from ...core.errors import DeviceError
-from . import driver
-from . import target as target  # checks Numba's CUDA target before the first kernel is compiled
+from . import driver, target
+from .target import config, cuda
 
 LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest
@@ -102,8 +100,7 @@ def _typed(a):
 
 def _set_attributes(kernel, values):
     """Set attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
-    from numba.cuda.cudadrv import driver as numba_driver
-
+    numba_driver = target.driver()
     (compiled,) = kernel.overloads.values()
     function = compiled._codelibrary.get_cufunc()
     for name, value in values.items():

@@ -1,9 +1,17 @@
-"""Numba's CUDA target as numba-cuda has it, which replaces the one inside Numba, on every version of NumPy."""
+"""Numba's CUDA target as numba-cuda has it, which replaces the one inside Numba, on every version of NumPy.
+
+All that the package takes of it is imported here: its successor, numba-cuda-mlir, has other modules.
+"""
 
 import numba_cuda as numba_cuda  # takes the place of the CUDA target inside Numba, which is deprecated
 import numpy as np
-from numba import cuda
-from numba.core import config
+from numba import cuda as cuda
+from numba.core import config as config
+from numba.cuda import cgutils as cgutils
+from numba.cuda import libdevice as libdevice
+from numba.cuda import types as types
+from numba.cuda.core.errors import RequireLiteralValue as RequireLiteralValue
+from numba.cuda.extending import intrinsic as intrinsic
 
 from ...backends import diagnosis
 
@@ -22,6 +30,13 @@ def import_overloads():
         import numba.cuda.np.arrayobj  # noqa: F401  # its overloads
     finally:
         delattr(np, _REMOVED)
+
+
+def driver():
+    """Import Numba's layer over the driver, which its simulator does not have."""
+    from numba.cuda.cudadrv import driver
+
+    return driver
 
 
 diagnosis.check_target("CUDA kernels", cuda.__file__)

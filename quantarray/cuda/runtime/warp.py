@@ -1,9 +1,9 @@
 """Vote, sum and pack with 32 lanes. Every lane of a warp must come by: a predicate, never an early return."""
 
 import numpy as np
-from numba import cuda
 
 from .launch import LANES, inline
+from .target import cuda
 
 ALL = 0xFFFFFFFF
 _FAR = 1 << 30

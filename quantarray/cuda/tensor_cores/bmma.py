@@ -7,12 +7,12 @@ run in int32, which may wrap: what is right modulo 2^32 is right.
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..epilogue.tensor_cores import finisher
 from ..popcount import tiles, windows
 from ..popcount.tiles import column_at, columns
 from ..popcount.windows import Cursor, Source, copier, seeker
+from ..runtime.target import cuda
 from . import fragments, ptx, stages
 from .fragments import multiplier, swizzled, weight_copier, weight_seeker
 from .stages import SIDES, WORDS, Tile, clearer, doubler, first_pair, joiner, next_pair, sharer

@@ -6,9 +6,8 @@ functions' places: "Data Movement and Conversion Instructions: cp.async.bulk", a
 """
 
 from llvmlite import ir
-from numba.cuda import types
-from numba.cuda.extending import intrinsic
 
+from ..runtime.target import intrinsic, types
 from .ptx import pointer, shared_address
 
 _BIT32, _VOID = ir.IntType(32), ir.VoidType()

@@ -9,11 +9,11 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 
 from ..popcount.tiles import OUTSIDE
 from ..popcount.windows import copies, seeker
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from . import ptx
 from .descriptors import swizzled
 from .stages import CHANNELS, PIXELS

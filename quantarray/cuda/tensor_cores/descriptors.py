@@ -7,9 +7,9 @@ chunk of 8 rows, which a product reads at once, covers all 32 banks, as the 8 ch
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..runtime.launch import inline
+from ..runtime.target import cuda
 from . import ptx, warpgroup
 from .stages import CHANNELS, PIXELS, SIDES, WORDS, place_in_fragment
 

@@ -3,9 +3,9 @@
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from . import ptx
 from .stages import CHANNELS, PIXELS, SIDES, WORDS, place_in_fragment
 

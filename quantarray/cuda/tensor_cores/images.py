@@ -5,10 +5,10 @@ follow each other, so a tile's are one piece of memory. Words after the contract
 """
 
 import numpy as np
-from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES
+from ..runtime.target import cuda
 from .descriptors import DEPTH, swizzled
 
 

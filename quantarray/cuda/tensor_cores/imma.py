@@ -7,7 +7,6 @@ pass instead of one for each pair of planes. They may wrap: what is right modulo
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from ..epilogue.tensor_cores import finisher
 from ..popcount import tiles, windows
@@ -15,6 +14,7 @@ from ..popcount.tiles import column_at, columns
 from ..popcount.windows import Cursor, Source
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from ..runtime.warp import ALL
 from . import byte_rows, ptx, stages
 from .byte_rows import PARTS, ROW, WORDS, Packed, Raw, multiplier, weight_steps

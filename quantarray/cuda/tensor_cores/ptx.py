@@ -5,9 +5,8 @@ PTX manual says in their places, so kernels must call them through this module.
 """
 
 from llvmlite import ir
-from numba.cuda import cgutils, types
-from numba.cuda.core.errors import RequireLiteralValue
-from numba.cuda.extending import intrinsic
+
+from ..runtime.target import RequireLiteralValue, cgutils, intrinsic, types
 
 _BIT32, _VOID = ir.IntType(32), ir.VoidType()
 _SHARED = 3  # the address space

@@ -11,11 +11,11 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 
 from ..popcount import tiles
 from ..runtime import isa, launch
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from . import ptx
 
 PIXELS, CHANNELS = 16, 8  # of the sums that a warp's registers are laid out for

@@ -8,10 +8,8 @@ functions, like those of `tensor`, by models of the PTX manual (9.7.15).
 from functools import cache
 
 from llvmlite import ir
-from numba.cuda import types
-from numba.cuda.core.errors import RequireLiteralValue
-from numba.cuda.extending import intrinsic
 
+from ..runtime.target import RequireLiteralValue, intrinsic, types
 from .ptx import plain
 
 ROWS = 64  # pixels of a product

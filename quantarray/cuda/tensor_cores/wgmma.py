@@ -7,13 +7,13 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
 
 from ..epilogue.tensor_cores import finisher
 from ..popcount import tiles, windows
 from ..popcount.tiles import column_at, columns
 from ..popcount.windows import Cursor, Source, copier, seeker
 from ..runtime.launch import LANES, inline
+from ..runtime.target import cuda
 from . import bulk, ptx, stages, warpgroup
 from .descriptors import DEPTH, PATTERN, aligned, count_ones, multiplier, swizzled
 from .images import image

@@ -155,6 +155,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
             rot90 channel_shuffle squeeze swapaxes take take_along_axis tile transpose""".split(),
             _VIEW,
         ),
+        "planes": Rule(*["a tuple of uint1 arrays, one for each bit"] * 2),
         **dict.fromkeys("array_split broadcast_arrays meshgrid split unstack".split(), _VIEWS),
         **dict.fromkeys("concat concatenate hstack stack vstack".split(), _JOIN),
         "pad": Rule(

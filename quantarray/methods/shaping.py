@@ -73,6 +73,10 @@ class Shaping:
         """Repeat each element of an axis: `quantarray.repeat`."""
         return taking.repeat(self, repeats, axis)
 
+    def planes(self: Any) -> tuple[QuantArray, ...]:
+        """Return the bits of each code as uint1 arrays, views of the words: `quantarray.planes`."""
+        return views.planes(self)
+
     def repack(self: Any, axis: int = -1) -> QuantArray:
         """Pack the same values along another axis: `quantarray.repack`."""
         return repacking.repack(self, axis)

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..arrays import checks
 from ..arrays.array import QuantArray
+from ..backends.kernel_choice import Asked, Choice, recorded
 from ..backends.registry import product_costs, source_code
 from ..core.text import table
-from ..ops.choices import Asked, Choice, recorded
 from ..ops.products import folded_thresholds, select
 from ..ops.products.convolution import conv2d
 from ..ops.products.convolution_1d_3d import conv1d, conv3d

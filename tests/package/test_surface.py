@@ -57,8 +57,9 @@ def test_a_star_import_brings_what_is_listed():
 ATTRIBUTES = {
     "T", "all", "any", "argmax", "argmin", "argsort", "axis", "bits", "codes", "constants", "copy", "dequantize",
     "device", "digest", "dot", "drop_cache", "dtype", "flatten", "group", "levels", "mT", "max", "mean", "min",
-    "nbytes", "nbytes_cached", "ndim", "nonzero", "offset", "prod", "ravel", "repack", "repeat", "reshape", "scale",
-    "scheme", "shape", "size", "squeeze", "std", "sum", "swapaxes", "take", "to_device", "transpose", "var", "words",
+    "nbytes", "nbytes_cached", "ndim", "nonzero", "offset", "planes", "prod", "ravel", "repack", "repeat", "reshape",
+    "scale", "scheme", "shape", "size", "squeeze", "std", "sum", "swapaxes", "take", "to_device", "transpose", "var",
+    "words",
 }  # fmt: skip
 
 

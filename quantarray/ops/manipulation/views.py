@@ -9,7 +9,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...backends.registry import namespace
-from ...core.dtypes import Constants
+from ...core.dtypes import Constants, uint1
 from ...core.hints import Axes
 from ..words.bit_rows import Run, derived, lay
 from .indexing import index
@@ -94,6 +94,18 @@ def matrix_transpose(q: QuantArray) -> QuantArray:
     if q.ndim < 2:
         raise ValueError(f"{op}: needs at least two axes, got the shape {q.shape}")
     return swapaxes(q, -1, -2)
+
+
+def planes(q: QuantArray) -> tuple[QuantArray, ...]:
+    """Return the bits of each code as uint1 arrays, plane 0 first: code = sum_k 2**k * planes[k]. Views of the words.
+
+    >>> import quantarray as qa
+    >>> low, high = qa.planes(qa.from_codes([0, 1, 2, 3], qa.uint2))
+    >>> low.codes(), high.codes()
+    (array([0, 1, 0, 1], dtype=uint8), array([0, 0, 1, 1], dtype=uint8))
+    """
+    words = checks.packed("planes", "q", q).words
+    return tuple(QuantArray(words[k : k + 1], uint1, q.shape, q.axis) for k in range(q.bits))
 
 
 def expand_dims(q: QuantArray, axis: Axes = 0) -> QuantArray:

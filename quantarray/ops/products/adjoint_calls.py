@@ -72,10 +72,10 @@ def data_adjoint(axes: int, g: Any, w: Any, size: Any, how: Geometry) -> Array:
     image = _image(op, g.shape[1:-1], w.shape[1:-1], size, how)
     known = _checked(op, image, tuple(w.shape[1:-1]), how, first)
     _same_outputs(op, known, g)
-    if checks.flag(op, "flip_kernel", how.flip_kernel):
-        w = w[(slice(None), *(slice(None, None, -1),) * axes)]
+    flip = checks.flag(op, "flip_kernel", how.flip_kernel)
     if _are_floats(g):
-        result = _scattered(g, w.dequantize(), known)
+        taps = w.dequantize()
+        result = _scattered(g, taps[(slice(None), *(slice(None, None, -1),) * axes)] if flip else taps, known)
     else:
         spans = ((k - 1) * d + 1 for k, d in zip(known.size, known.dilation, strict=True))
         more = tuple(
@@ -83,7 +83,7 @@ def data_adjoint(axes: int, g: Any, w: Any, size: Any, how: Geometry) -> Array:
             for n, pads, span, s in zip(known.image, known.pads, spans, known.stride, strict=True)
         )
         last = geometry.LAYOUTS[axes].last
-        options = Transposed(known.stride, known.pads, more, known.dilation, groups, None, None, last)
+        options = Transposed(known.stride, known.pads, more, known.dilation, groups, None, None, last, flip)
         result = convolve_transposed(axes, g, _exchanged(w, groups), None, options, None)
     return result.transpose(*geometry.to_first(axes)) if first else result
 

@@ -62,6 +62,7 @@ def conv_transpose1d(
     requantize: Thresholds | None = None,
     out_dtype: OutType = None,
     data_format: LineFormat = "NWC",
+    flip_kernel: bool = False,
     out: Array | None = None,
 ) -> Any:
     """Convolve transposed over lines x [n w c]: arguments and results as in `conv_transpose2d` and `conv1d`.
@@ -71,7 +72,9 @@ def conv_transpose1d(
     >>> qa.conv_transpose1d(x, qa.encode(np.ones((1, 3, 1), int), values=(-1, 1)), stride=2).ravel()
     array([ 1,  1,  0, -1,  0,  1,  1], dtype=int32)
     """
-    options = Transposed(stride, padding, output_padding, dilation, groups, requantize, out_dtype, data_format)
+    options = Transposed(
+        stride, padding, output_padding, dilation, groups, requantize, out_dtype, data_format, flip_kernel
+    )
     return convolve_transposed(1, x, w, bias, options, out)
 
 
@@ -112,6 +115,7 @@ def conv_transpose2d(
     requantize: Thresholds | None = None,
     out_dtype: OutType = None,
     data_format: DataFormat = "NHWC",
+    flip_kernel: bool = False,
     out: Array | None = None,
 ) -> Any:
     """Convolve transposed: add each pixel times w to the outputs around its place, as decoders and generators do.
@@ -122,7 +126,8 @@ def conv_transpose2d(
     [o c/groups kh kw]; the weights [c o kh kw] of PyTorch and ONNX are these by `w.swapaxes(0, 1)`, where groups = 1.
     padding: what is cut off the result, an integer, (height, width), ((top, bottom), (left, right)), "valid" for
     nothing, or "same" for `stride` outputs a pixel. `output_padding` outputs follow. A side of the result has
-    (n - 1) * stride + (k - 1) * dilation + 1 - before - after + output_padding outputs.
+    (n - 1) * stride + (k - 1) * dilation + 1 - before - after + output_padding outputs. flip_kernel: w is turned over
+    along its taps, so that this is the adjoint of a `conv2d` that flips them.
 
     Results as in `conv2d`, by its kernels: each phase of the stride is a convolution at stride 1, so that no zeros are
     multiplied.
@@ -135,7 +140,9 @@ def conv_transpose2d(
            [ 2,  2,  0],
            [ 1,  2,  1]], dtype=int32)
     """
-    options = Transposed(stride, padding, output_padding, dilation, groups, requantize, out_dtype, data_format)
+    options = Transposed(
+        stride, padding, output_padding, dilation, groups, requantize, out_dtype, data_format, flip_kernel
+    )
     return convolve_transposed(2, x, w, bias, options, out)
 
 
@@ -176,6 +183,7 @@ def conv_transpose3d(
     requantize: Thresholds | None = None,
     out_dtype: OutType = None,
     data_format: VolumeFormat = "NDHWC",
+    flip_kernel: bool = False,
     out: Array | None = None,
 ) -> Any:
     """Convolve transposed over volumes x [n d h w c]: arguments and results as in `conv_transpose2d` and `conv3d`.
@@ -187,5 +195,7 @@ def conv_transpose3d(
            [ 0,  0],
            [-1, -1]], dtype=int32)
     """
-    options = Transposed(stride, padding, output_padding, dilation, groups, requantize, out_dtype, data_format)
+    options = Transposed(
+        stride, padding, output_padding, dilation, groups, requantize, out_dtype, data_format, flip_kernel
+    )
     return convolve_transposed(3, x, w, bias, options, out)

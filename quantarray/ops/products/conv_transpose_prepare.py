@@ -38,6 +38,7 @@ class Transposed(NamedTuple):
     requantize: Thresholds | None
     out_dtype: Any
     data_format: Any
+    flip_kernel: Any = False
 
 
 class Phase(NamedTuple):
@@ -66,6 +67,8 @@ def convolve_transposed(axes: int, x: Any, w: Any, bias: Any, options: Transpose
     if first:
         x, to_last = x.transpose(*geometry.to_last(axes)), geometry.to_last(axes)
         w = w._cached(("channels last", True, False), w.transpose, *to_last)
+    if checks.flag(op, "flip_kernel", options.flip_kernel):
+        w = w._cached(("flipped",), lambda q: q[(slice(None), *(slice(None, None, -1),) * axes)], w)
     channels, size = w.shape[0], w.shape[1:-1]
     if 0 in size:
         raise ValueError(f"{op}: w must have at least one tap, got {w.shape} (channels last)")

@@ -93,7 +93,8 @@ def conv2d(
     result.
     residual: a shortcut of the result's shape, packed on its channels, int8, uint8, int16, int32 or float32, which is
     added before the thresholds as `add_residual` does; `return_sum=True` returns the sum and its codes.
-    `out`: an array of the result's dtype and shape to write to, which is returned.
+    `out`: an array or tensor of the result's dtype and shape to write to, which is returned; for float32 results on the
+    CPU also one of float16 or bfloat16.
 
     Raises TypeError, ValueError, OverflowError or DeviceError with what was needed, what came, and the fix.
 

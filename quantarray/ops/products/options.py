@@ -41,6 +41,7 @@ class TransposedOptions(TypedDict, Generic[S, P, F], total=False):
     groups: int
     out_dtype: OutType
     data_format: F
+    flip_kernel: bool
     out: Array | None
 
 

@@ -1,4 +1,4 @@
-"""Choices of how a product is made, by stages and techniques (`quantarray/ops/choices.py`).
+"""Choices of how a product is made, by stages and techniques (`quantarray/backends/kernel_choice.py`).
 
 A cost is in units of the backend's cost model (`quantarray.cpu.costs`): the time of counting one pair of planes for 4
 pixels by 32 output channels by a word of 64 elements. `quantarray.explain` prints what was considered and taken.
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays.thresholds import Thresholds
+from ...backends.kernel_choice import Asked, Choice, Stage, Way, are_recorded, record
+from ...backends.kernel_choice import pick as pick
 from ...backends.registry import has_kernel, integer_kernel, product_costs
 from ...core.dtypes import Array
 from ...core.forks import cached_property
 from ...kernels.operands import Forms
-from ..choices import Asked, Choice, Stage, Way, are_recorded, record
-from ..choices import pick as pick
 from . import (
     bit_sliced,
     bit_sliced_groups,

@@ -10,10 +10,10 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...backends.kernel_choice import Stage, Way, pick
 from ...core.code_values import level_values
 from ...core.dtypes import Array
 from ...core.hints import Axes, Number, Values
-from ..choices import Stage, Way, pick
 from ..counting.histograms import Field, Job, field, fold, pair
 from ..counting.reducers import Extreme, IntegerSum, RealSum
 from .one_pass import one_pass

@@ -143,9 +143,7 @@ def destination(op: str, out: Any, q: QuantArray, kind: np.dtype[Any]) -> Array:
 
     It has q's own type, or float32, float16 or bfloat16, whose view is of its bits, uint16.
     """
-    if getattr(out, "requires_grad", False) is True:
-        raise TypeError(f"{op}: out requires a gradient, which is not followed through codes; pass out.detach()")
-    array, *types = _memory(op, out, kind)
+    array, *types = memory_of(op, out, kind)
     fits = array is not None and device_of(array) == q.device and array.shape == q.shape and array.dtype in types
     if array is None or not fits or not getattr(array.flags, "writeable", True):  # all arrays of CuPy are writeable
         where, first = "the CPU" if q.device == "cpu" else q.device, "" if kind == np.float32 else "int32, "
@@ -157,8 +155,10 @@ def destination(op: str, out: Any, q: QuantArray, kind: np.dtype[Any]) -> Array:
     return memory
 
 
-def _memory(op: str, out: Any, kind: np.dtype[Any]) -> tuple[Any, ...]:
+def memory_of(op: str, out: Any, kind: np.dtype[Any]) -> tuple[Any, ...]:
     """View the memory of an array or tensor; return it, None if it has none, and types that it may be of."""
+    if getattr(out, "requires_grad", False) is True:
+        raise TypeError(f"{op}: out requires a gradient, which is not followed through codes; pass out.detach()")
     usual = kind, np.float32, np.float16
     if is_on_gpu(out):
         bfloat16 = of_gpu(op, out)

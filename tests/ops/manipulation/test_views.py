@@ -127,3 +127,13 @@ def test_ravel():
     assert np.shares_memory(wide.ravel().words, wide.words) and not np.shares_memory(wide.flatten().words, wide.words)
     with pytest.raises(ValueError, match="pack the last axis first, with repack"):
         q.T.ravel()
+
+
+@given(arrays())
+def test_planes(x):
+    q = x.q
+    planes = q.planes()
+    assert len(planes) == q.bits and all(np.shares_memory(p.words, q.words) or not p.words.size for p in planes)
+    for k, plane in enumerate(planes):
+        assert_packed(plane, x.codes >> k & 1)
+        assert plane.dtype == qa.uint1 and plane.axis == q.axis

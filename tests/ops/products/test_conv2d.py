@@ -414,6 +414,20 @@ def test_results_are_written_where_the_caller_says(name):
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("name", results_to_write())
+def test_float32_results_are_rounded_to_narrower_arrays(name):
+    call = results_to_write()[name]
+    expected, bfloat16 = call(), pytest.importorskip("ml_dtypes").bfloat16
+    for kind in (np.float16, bfloat16):
+        out = np.zeros(expected.shape, kind)
+        if expected.dtype == np.float32:
+            assert call(out=out) is out
+            np.testing.assert_array_equal(out, expected.astype(kind))
+        else:
+            with pytest.raises(ValueError, match="out must be a writable NumPy array"):
+                call(out=out)
+
+
 @pytest.mark.parametrize("name", ["integers", "channels first", "linear"])
 def test_arrays_that_cannot_take_the_result(name):
     call = results_to_write()[name]

@@ -139,9 +139,9 @@ def transposed(draw, axes, depthwise=False):
     return (draw(st.integers(0, 2)), *image, c), (outputs, *taps, c // groups), how, ours
 
 
-def plain(how):
+def plain(how, flip=False):
     """The arguments of the convolution of a spread image at stride 1."""
-    return {"dilation": how["dilation"], "groups": how["groups"], "flip_kernel": True}
+    return {"dilation": how["dilation"], "groups": how["groups"], "flip_kernel": not flip}
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
@@ -152,7 +152,9 @@ def test_transposed_integers(axes, depthwise, data):
     law = laws(3, ["integer"]) if depthwise else INTEGER
     x, w, *q = operands(data.draw, (x_shape, w_shape), law, law, ours, w_axis=0 if depthwise else -1)
     bias = data.draw(st.sampled_from([None, np.arange(w_shape[0]) - 5]))
-    exact = naive.conv2d(naive.spread(x.values, how, w_shape), w.values, **plain(how)) + (0 if bias is None else bias)
+    ours |= {"flip_kernel": data.draw(st.booleans())}
+    sums = naive.conv2d(naive.spread(x.values, how, w_shape), w.values, **plain(how, ours["flip_kernel"]))
+    exact = sums + (0 if bias is None else bias)
     check(data.draw, TRANSPOSED[axes], *q, ours, exact.astype(np.int32), bias)
 
 

@@ -31,6 +31,7 @@ TENSORS = {
     "v": F([1, 1]),
     "m": np.ones((3, 2), F),
     "pads": np.array([0, 0, 1, 0, 0, 0, 0, 0]),
+    "scales": F([1, 1, 2, 4]),
 }
 
 
@@ -113,6 +114,8 @@ OPERATORS = {
     "ReduceSum": (["ReduceSum", "x", "axes"], {}),
     "Pad": (["Pad", "x", "pads"], {}),
     "Transpose": (["Transpose", "x"], {"perm": [0, 3, 1, 2]}),
+    "linear Resize": (["Resize", "x", "", "scales"], {"mode": "linear"}),
+    "cubic Resize": (["Resize", "x", "", "scales"], {"mode": "cubic"}),
     "Flatten": (["Flatten", "x"], {}),
     "Concat": (["Concat", "x", "x"], {"axis": 1}),
 }
@@ -127,7 +130,7 @@ def test_operators_of_floats_give_nan_where_the_reference_does(name):
     x[1, 0, 1, 2] = np.nan
     expected = evaluator(m).run(None, {"x": x})[0]
     assert np.isnan(expected).any() and not np.isnan(expected).all()
-    np.testing.assert_allclose(graph(x), expected, rtol=1e-5)
+    np.testing.assert_allclose(graph(x), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])

@@ -102,6 +102,14 @@ def test_attention_is_equal_to_rounding(layer):
         np.testing.assert_allclose(graph(X.numpy()), net(X).numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("layer", [nn.GELU(), nn.GELU("tanh"), nn.SELU(), Code(torch.erf)], ids=repr)
+def test_smooth_functions_without_a_quantiser(layer):
+    net = nn.Sequential(layer, nn.Linear(8, 8))
+    graph = qa.nn.from_torch(net, X[:1])
+    with torch.no_grad():
+        np.testing.assert_allclose(graph(X.numpy()), net(X).numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_an_encoder_is_equal_to_rounding():
     net = nn.Sequential(nn.Flatten(2), nn.TransformerEncoderLayer(64, 2, 16, batch_first=True)).eval()
     graph = qa.nn.from_torch(net, X)

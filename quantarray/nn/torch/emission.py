@@ -18,7 +18,7 @@ Name = Callable[..., str]
 _UNARY = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "abs": "Abs", "neg": "Neg", "floor": "Floor", "ceil": "Ceil",
     "round": "Round", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "reciprocal": "Reciprocal", "sign": "Sign",
-    "sgn": "Sign", "mish": "Mish",
+    "sgn": "Sign", "mish": "Mish", "erf": "Erf",
 }  # fmt: skip
 _BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "maximum": "Max", "minimum": "Min", "pow": "Pow"}
 _BINARY |= {"_prelu_kernel": "PRelu", "prelu": "PRelu"}
@@ -139,9 +139,15 @@ def _leaky(call: Call, number: Name, emit: Any) -> str:
 
 def _elu(call: Call, number: Name, emit: Any) -> str:
     x, alpha, scale, inner = (*call.args, 1.0, 1.0, 1.0)[:4] if len(call.args) < 4 else call.args[:4]
-    if (scale, inner) != (1.0, 1.0):
-        raise Refused("aten.elu with scales (selu) is not taken")
+    if inner != 1.0:
+        raise Refused("aten.elu with a scale of its input is not taken")
+    if scale != 1.0:
+        return str(emit("Selu", number(x), alpha=float(alpha), gamma=float(scale)))
     return str(emit("Elu", number(x), alpha=float(alpha)))
+
+
+def _gelu(call: Call, number: Name, emit: Any) -> str:
+    return str(emit("Gelu", number(call.args[0]), approximate=call.kwargs.get("approximate", "none")))
 
 
 def _softplus(call: Call, number: Name, emit: Any) -> str:
@@ -213,6 +219,7 @@ _OTHERS: dict[str, Callable[[Call, Name, Any], str]] = {
     "leaky_relu": _leaky,
     "elu": _elu,
     "softplus": _softplus,
+    "gelu": _gelu,
     **dict.fromkeys(FAKE, _fake),
     "square": _square,
     "rsqrt": _rsqrt,

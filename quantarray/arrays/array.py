@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..backends.registry import contiguous, device_of, empty, has_kernel, settle
 from ..core.code_values import all_finite, level_values
 from ..core.dtypes import Array, Constants, DType, uint1
 from ..core.format import WORD, is_locked, locked, tail_mask, word_count
-from ..core.recordings import unrecorded
+from ..core.recordings import RECORDINGS, unrecorded
 from ..core.text import short
 from .layouts import LaidOut, Layouts, layouts_of
 from .size_text import size_text
@@ -241,7 +242,7 @@ class QuantArray(ArrayMethods):
         if entry is not None:
             layouts.use(key)
             return entry
-        with unrecorded():
+        with unrecorded() if RECORDINGS else nullcontext():
             entry = build(*args)  # two threads may both build; one result is kept
         settle(self.device)
         return layouts.put(key, entry)

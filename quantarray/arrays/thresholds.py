@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import copy, deepcopy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy as np
 from ..core.code_values import level_values
 from ..core.dtypes import Array, Constants, DType, bipolar, integers
 from ..core.format import locked
-from ..core.recordings import unrecorded
+from ..core.recordings import RECORDINGS, unrecorded
 from . import checks, exact_limits
 from .constants import make_constants
 
@@ -173,7 +174,7 @@ class Thresholds:
     def _cached(self, key: Any, build: Callable[[], Any]) -> Any:
         """Return `build()`, from the cache of these thresholds if it has an entry with that key."""
         if key not in self._cache:
-            with unrecorded():
+            with unrecorded() if RECORDINGS else nullcontext():
                 self._cache[key] = build()
         return self._cache[key]
 

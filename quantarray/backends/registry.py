@@ -19,7 +19,7 @@ from ..core.dtypes import Array
 from ..core.errors import DeviceError
 from ..core.forks import no_fork
 from ..core.format import WORD, empty_lines
-from ..core.recordings import RECORDINGS, current
+from ..core.recordings import RECORDINGS, recording
 from . import diagnosis, kernel_choice
 
 _MANY_WORDS, _MANY = 1 << 8, 1 << 18  # elements for which a line is worth finding, which takes 3 us
@@ -241,7 +241,7 @@ def current(device: str) -> Any:
 def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
     """Allocate an uninitialised array; on the CPU, where it has many elements, it begins on a cache line."""
     if device == "cpu":
-        if RECORDINGS and (planned := current()) is not None:
+        if RECORDINGS and (planned := recording()) is not None:
             return planned.array(shape, dtype)
         lines = math.prod(shape) >= (_MANY_WORDS if dtype is WORD else _MANY)
         try:
@@ -256,7 +256,7 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
 def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
     """Allocate an array of zeros."""
     if device == "cpu":
-        if RECORDINGS and (planned := current()) is not None:
+        if RECORDINGS and (planned := recording()) is not None:
             return planned.array(shape, dtype, cleared=True)
         try:
             return np.zeros(shape, dtype)

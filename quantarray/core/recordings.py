@@ -27,42 +27,39 @@ class Recording(Protocol):
 RECORDINGS: dict[int, Recording] = {}  # of threads, by their identity; usually empty, which each call looks at
 
 
-def current() -> Recording | None:
+def recording() -> Recording | None:
     """Return the recording of this thread, if there is one."""
     return RECORDINGS.get(get_ident()) if RECORDINGS else None
 
 
 def is_set(notes: Array) -> bool:
     """Return True if a kernel has set one of its notes, such as that of a NaN; a recorded call reads it each time."""
-    if (recording := current()) is not None:
-        recording.note(notes)
+    if (made := recording()) is not None:
+        made.note(notes)
         return False
     return any(notes.tolist())  # NumPy's `any` of a few elements takes three times as long
 
 
 @contextmanager
-def recording_to(recording: Recording) -> Iterator[None]:
+def recording_to(made: Recording) -> Iterator[None]:
     """Record what this thread does inside. Signal handlers wait: they may call the package too."""
-    with no_fork, _replaced(recording):
+    with no_fork, _replaced(made):
         yield
 
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
     """Run what this thread does inside, such as laying out weights for a cache, in the middle of a recording."""
-    if current() is None:
+    with _replaced(None):
         yield
-    else:
-        with _replaced(None):
-            yield
 
 
 @contextmanager
-def _replaced(recording: Recording | None) -> Iterator[None]:
+def _replaced(made: Recording | None) -> Iterator[None]:
     thread = get_ident()
     outer = RECORDINGS.pop(thread, None)
-    if recording is not None:
-        RECORDINGS[thread] = recording
+    if made is not None:
+        RECORDINGS[thread] = made
     try:
         yield
     finally:

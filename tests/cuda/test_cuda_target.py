@@ -1,4 +1,7 @@
-"""Numba's CUDA target is imported in one file, and kernels compile under the newest NumPy: in a process without `np.row_stack`, which NumPy 2.5 removed."""
+"""Numba's CUDA target is imported in one file, and kernels compile under the newest NumPy.
+
+That is a process without `np.row_stack`, which NumPy 2.5 removed.
+"""
 
 import re
 import subprocess

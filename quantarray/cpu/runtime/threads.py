@@ -25,7 +25,7 @@ from numba.np.ufunc import parallel
 
 from ...core.forks import no_fork
 from ...core.numba_threads import start
-from ...core.recordings import RECORDINGS, current
+from ...core.recordings import RECORDINGS, recording
 from ..llvm.vectors import I32, I64
 from .atomics import WHY_NOT
 from .jit import entry
@@ -137,7 +137,7 @@ def count():
     """Return the number of threads that a kernel is spread over: one where more are not safe, or came late."""
     if _state["forked"]:
         return 1
-    if RECORDINGS and current() is not None:
+    if RECORDINGS and recording() is not None:
         return allowed()  # what is recorded is run when threads come in time, too
     _, pool, others = _dealing()
     return _asking()(pool, others)
@@ -180,7 +180,7 @@ def run(kernel, arguments, tasks, workers, parts=None, kind=None, held=NOTHING):
 
     `kind` and what is `held` are those of `schedule.Kernel`. One call at a time where they are not safe otherwise.
     """
-    if RECORDINGS and (planned := current()) is not None:
+    if RECORDINGS and (planned := recording()) is not None:
         planned.launch(kernel, arguments, tasks, workers, pieces(tasks, workers) if parts is None else parts, held)
         return
     if workers == 1:

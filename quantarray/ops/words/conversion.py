@@ -18,7 +18,7 @@ from ...core.bfloat16 import narrowed
 from ...core.code_values import constant_dims, level_values, values_of_codes
 from ...core.dtypes import Array
 from ...core.format import word_count
-from ...core.recordings import current as recording
+from ...core.recordings import recording
 
 _SMALL = 1 << 10  # elements below which NumPy is as fast as a kernel
 _FEW = 1 << 12  # levels that are few, whatever the size of an array

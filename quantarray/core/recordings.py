@@ -34,16 +34,16 @@ def recording() -> Recording | None:
 
 def is_set(notes: Array) -> bool:
     """Return True if a kernel has set one of its notes, such as that of a NaN; a recorded call reads it each time."""
-    if (made := recording()) is not None:
-        made.note(notes)
+    if (one := recording()) is not None:
+        one.note(notes)
         return False
     return any(notes.tolist())  # NumPy's `any` of a few elements takes three times as long
 
 
 @contextmanager
-def recording_to(made: Recording) -> Iterator[None]:
+def recording_to(one: Recording) -> Iterator[None]:
     """Record what this thread does inside. Signal handlers wait: they may call the package too."""
-    with no_fork, _replaced(made):
+    with no_fork, _replaced(one):
         yield
 
 
@@ -55,11 +55,11 @@ def unrecorded() -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(made: Recording | None) -> Iterator[None]:
+def _replaced(one: Recording | None) -> Iterator[None]:
     thread = get_ident()
     outer = RECORDINGS.pop(thread, None)
-    if made is not None:
-        RECORDINGS[thread] = made
+    if one is not None:
+        RECORDINGS[thread] = one
     try:
         yield
     finally:

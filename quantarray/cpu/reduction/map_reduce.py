@@ -46,7 +46,13 @@ def map_reduce(op, f, reductions, operands, rows, out):
         floats.reshape(-1),
         whole.reshape(-1),
     )
-    threads.run(run, passed, tasks * columns, threads.workers(size, _LEAST))
+    try:
+        threads.run(run, passed, tasks * columns, threads.workers(size, _LEAST))
+    except MemoryError:  # the only error that a kernel reports, also of f
+        raise ValueError(
+            f"{op}: f raised an error for some elements (an assertion, an index), or there is no memory for a kernel's "
+            f"buffers; call f on numbers to see which"
+        ) from None
     parts = {False: iter(floats), True: iter(whole)}
     for result in steps:
         shaped = (rows.results.number, rows.blocks, *shape[1:])
@@ -68,8 +74,9 @@ def _results(op, function, integers):
     result = _type(op, "f", function, integers)
     listed = tuple(result.types) if isinstance(result, types.BaseTuple) else (result,)
     for one in listed:
-        if not isinstance(one, (types.Integer, types.Boolean, types.Float)):
-            raise TypeError(f"{op}: f must return a number or a tuple of numbers, got Numba's type {one}")
+        if not isinstance(one, (types.Integer, types.Boolean, types.Float)) or one == types.uint64:
+            fix = "; np.int64(..) or a float holds it" if one == types.uint64 else ""
+            raise TypeError(f"{op}: f must return a number or a tuple of numbers, got Numba's type {one}{fix}")
     if not listed:
         raise TypeError(f"{op}: f must return a number or a tuple of numbers, got an empty tuple")
     return [not isinstance(one, types.Float) for one in listed], isinstance(result, types.BaseTuple)

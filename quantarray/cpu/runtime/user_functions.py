@@ -1,12 +1,14 @@
 """Compile functions that users pass, once a function and signature, and keep them on disk.
 
 A function that is written in a call is a new object at each call, so functions are told apart by what they do: their
-code, and the values of their closures, defaults and globals. One that reads something else than numbers, names of
-modules and functions has no such description; it is compiled once an object, and not kept.
+code, and the values of their closures, defaults and globals, and of the attributes of modules that they read. One that
+reads something else than numbers, arrays and functions has no such description; it is compiled once an object, and not
+kept.
 """
 
 import types as python
 from functools import partial
+from hashlib import sha256
 
 import numpy as np
 from numba import njit
@@ -20,6 +22,7 @@ from .on_disk import KernelCache, _described
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _NAMED = (python.BuiltinFunctionType, np.ufunc, type)
+_FIXED = {"numpy", "math", "cmath", "operator", "builtins", "numba"}  # modules whose attributes nobody changes
 _called = Kept(128)
 forced = partial(njit, forceinline=True, nogil=True, error_model="numpy")
 
@@ -38,22 +41,36 @@ class _DescribedCache(KernelCache):
 
 def description(value):
     """Describe all that a function does, as text; None where it reads what text cannot tell."""
+    return _text(value, (), ())
+
+
+def _text(value, names, inside):
+    """Describe a value in which attributes of `names` may be read, inside of functions and modules that read it."""
     if isinstance(value, _PLAIN):
         return f"{type(value).__name__} {value!r}"
-    if isinstance(value, python.ModuleType):
-        return f"module {value.__name__}"
+    if type(value) is np.ndarray and not value.dtype.hasobject:  # a constant of the compiled code
+        return f"array {value.dtype.str} {value.shape} {sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, tuple):
-        return _all("tuple", value)
+        kind = f"tuple {type(value).__module__} {type(value).__qualname__} {getattr(value, '_fields', '')}"
+        return _all(kind, value, names, inside)
     if isinstance(value, Dispatcher):
-        return description(value.py_func)
+        return _text(value.py_func, names, inside)
     if isinstance(value, python.CodeType):
-        names = value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars, value.co_flags
-        return _all(f"code {value.co_code.hex()} {names}", value.co_consts)
+        read = value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars, value.co_flags
+        return _all(f"code {value.co_code.hex()} {read}", value.co_consts, names, inside)
+    if any(value is one for one in inside):  # a function that calls itself, or modules that import each other
+        return None if isinstance(value, python.FunctionType) else f"module {value.__name__}"
+    if isinstance(value, python.ModuleType):
+        if value.__name__.partition(".")[0] in _FIXED:
+            return f"module {value.__name__}"
+        known = sorted(name for name in set(names) if hasattr(value, name))
+        return _all(f"module {value.__name__} {known}", [getattr(value, n) for n in known], names, (*inside, value))
     if isinstance(value, python.FunctionType):
         code = value.__code__
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        read = [value.__globals__[name] for name in _names(code) if name in value.__globals__]
-        return _all("function", [code, *cells, *read, value.__defaults__ or ()])
+        cells, looked_up = [cell.cell_contents for cell in value.__closure__ or ()], _names(code)
+        read = [value.__globals__[name] for name in looked_up if name in value.__globals__]
+        parts = [code, *cells, *read, value.__defaults__ or ()]
+        return _all("function", parts, looked_up, (*inside, value))
     if isinstance(value, _NAMED) or callable(getattr(value, "__wrapped__", None)):  # also NumPy's functions
         return f"named {getattr(value, '__module__', '')} {getattr(value, '__qualname__', value.__name__)}"
     return None
@@ -65,8 +82,8 @@ def _names(code):
     return [*code.co_names, *inside]
 
 
-def _all(kind, values):
-    described = [description(value) for value in values]
+def _all(kind, values, names, inside):
+    described = [_text(value, names, inside) for value in values]
     return None if None in described else f"{kind}({', '.join(described)})"
 
 

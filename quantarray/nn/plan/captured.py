@@ -10,6 +10,11 @@ from ...backends.registry import cupy, current, device_of, graph_class
 from .part import elements, like
 
 
+def takes(x: Any) -> bool:
+    """Return True for packed arrays and CuPy's; layers in a row may take other libraries' too."""
+    return isinstance(x, QuantArray) or hasattr(x, "flags")
+
+
 def form(x: Any) -> tuple[Any, ...]:
     """Return all that kernels for x depend on but its elements: a graph is launched for inputs of one form."""
     if isinstance(x, QuantArray):

@@ -81,7 +81,8 @@ class Prepared:
     def __call__(self, *x: Any, **named: Any) -> Any:
         program, values = self._program, self._ready(x, named)
         if device_of(elements(values[program._input_slots[0]])) != "cpu":
-            return program._outputs_of(self._launched(values))
+            known = all(captured.takes(values[at]) for at in program._input_slots)
+            return program._outputs_of(self._launched(values) if known else program._run(values))
         forms = [_form_and_order(values[at]) for at in program._input_slots]
         try:
             plan = None if None in forms else self._plan(tuple(forms), values)

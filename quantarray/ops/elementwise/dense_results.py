@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..words.levels import is_exact
 _TYPES = (
     np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.float16, np.float32, np.float64
 )  # fmt: skip
+_EXACT: dict[np.ufunc, Any] = {np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul}
 
 
 def dense_result(op: str, f: np.ufunc, a: Any, b: Any, out_dtype: Any) -> Array:
@@ -34,15 +36,17 @@ def dense_result(op: str, f: np.ufunc, a: Any, b: Any, out_dtype: Any) -> Array:
     try:
         shape = np.broadcast_shapes(*(x.shape for x in operands))
     except ValueError:
-        raise ValueError(f"{op}: a and b must have shapes that broadcast to one, got {a.shape} and {b.shape}") from None
+        raise ValueError(
+            f"{op}: a and b must have shapes that broadcast to one, got {operands[0].shape} and {operands[1].shape}"
+        ) from None
     exact = all(is_exact(x) if isinstance(x, QuantArray) else x.dtype.kind in "biu" for x in operands)
     if dtype.kind in "iu" and not exact:
         raise TypeError(f"{op}: out_dtype must be a type of floats for results that are floats, got {dtype}")
-    work = np.int64 if exact else np.float64
     out = empty("cpu", shape, dtype)
     for block in blocks(shape, arrays=[x for x in packed if x.shape == shape]):
         with np.errstate(all="ignore"):
-            values = f(*(_values(x, block, shape).astype(work) for x in operands))
+            parts = [_values(x, block, shape) for x in operands]
+            values = _integers(f, *parts) if exact else f(*(part.astype(np.float64) for part in parts))
             out[block] = _checked(op, values, dtype)
     return out
 
@@ -53,6 +57,18 @@ def _values(x: Any, block: tuple[slice, ...], shape: tuple[int, ...]) -> Array:
     cut = x[tuple(slice(None) if n == 1 else part for n, part in zip(x.shape, parts, strict=True))]
     values: Array = cut.dequantize() if isinstance(cut, QuantArray) else np.asarray(cut)
     return values
+
+
+def _integers(f: np.ufunc, a: Array, b: Array) -> Array:
+    """Return f(a, b) of integers, in int64, or where that may not hold a result or an operand as Python's integers."""
+    corners = [[int(x.min()), int(x.max())] for x in (a, b) if x.size]
+    if len(corners) == 2 and f in _EXACT:  # each of these functions is largest and smallest at a corner
+        ends = [*corners[0], *corners[1], *(_EXACT[f](x, y) for x in corners[0] for y in corners[1])]
+        if min(ends) < -(2**63) or max(ends) >= 2**63:
+            exact: Array = f(a.astype(object), b.astype(object))
+            return exact
+    whole: Array = f(a.astype(np.int64), b.astype(np.int64))
+    return whole
 
 
 def _checked(op: str, values: Array, dtype: np.dtype[Any]) -> Array:

@@ -75,7 +75,8 @@ def map_reduce(
     - where one or two arrays, all packed on the same axis, have at most 8 bits together and each reduction is a sum,
       mean, min or max, f gets the levels, int64 or float64 arrays, once: codes are counted, not looked up.
     - else Numba compiles f, once for a signature, and keeps it on disk. It gets an int64 or a float64 number of each
-      array. Captured numbers are constants of the compiled code; pass what changes from call to call as an operand.
+      array. Captured numbers, arrays and attributes of modules are constants of the compiled code: pass what changes
+      from call to call as an operand, or f is compiled again.
 
     Sums of floats have one order, whatever the threads (docs/kernels/map_reduce.md). `out` is a writeable array, or a
     tuple of them for a tuple; it is returned. It is not read where beta is 0.
@@ -122,8 +123,15 @@ def map_reduce(
     targets = out if is_tuple and out is not None else (out,) * len(shaped)
     if not isinstance(targets, (tuple, list)) or len(targets) != len(shaped):
         raise TypeError(f"{op}: out must be a tuple of {len(shaped)} arrays, as f returns one, got {checks.kind(out)}")
-    blended = [_blended(op, result, target, *factors) for result, target in zip(shaped, targets, strict=True)]
-    return tuple(blended) if is_tuple else blended[0]
+    pairs = list(zip(shaped, targets, strict=True))
+    places = [None if target is None else _target(op, target, result) for result, target in pairs]
+    values = [_blended(op, result, place, *factors) for result, place in zip(shaped, places, strict=True)]
+    for value, place in zip(values, places, strict=True):  # once all of them fit
+        if place is not None:
+            with np.errstate(over="ignore"):
+                np.copyto(place, value, casting="same_kind")
+    stored = [value if target is None else target for value, target in zip(values, targets, strict=True)]
+    return tuple(stored) if is_tuple else stored[0]
 
 
 def _dense(op: str, i: int, value: Any) -> Array:
@@ -154,7 +162,8 @@ def _reductions(op: str, reduce: Any) -> list[Any]:
 def _is_pair(reduce: Any) -> bool:
     """True for a start value, a number, and a function."""
     pair = isinstance(reduce, tuple) and len(reduce) == 2 and callable(reduce[1])
-    return pair and isinstance(reduce[0], (bool, int, float, np.bool_, np.integer, np.floating))
+    number = pair and isinstance(reduce[0], (bool, int, float, np.bool_, np.integer, np.floating))
+    return number and (isinstance(reduce[0], (float, np.floating)) or -(2**63) <= int(reduce[0]) < 2**63)
 
 
 def _each(op: str, listed: list[Any], reduce: Any, count: int) -> list[Any]:
@@ -195,6 +204,8 @@ def _counted(
     joined = field(packed[0]) if len(packed) == 1 else pair(op, packed[0], packed[1], np.concatenate, bits)
     inputs, group = _levels(joined, packed)
     mapped = f(*inputs)
+    if isinstance(mapped, tuple) and not mapped:
+        raise TypeError(f"{op}: f must return a number or a tuple of numbers, got an empty tuple")
     results = mapped if isinstance(mapped, tuple) else (mapped,)
     reductions = listed * len(results) if len(listed) == 1 else _each(op, listed, listed, len(results))
     jobs = [
@@ -204,17 +215,19 @@ def _counted(
     return fold(joined, over, group, jobs), isinstance(mapped, tuple)
 
 
-def _blended(op: str, result: Array, out: Any, alpha: float, beta: float) -> Array:
-    """alpha * result + beta * out, stored to out if that is given."""
-    if out is None:
-        if beta:
-            raise TypeError(f"{op}: beta is a factor of out, got beta {beta} and no out")
-        scaled: Array = np.asarray(alpha * result)[()]
-        return scaled
-    target = _target(op, out, result)
+def _blended(op: str, result: Array, target: Array | None, alpha: float, beta: float) -> Array:
+    """alpha * result + beta * target, which fits it if there is one. Raises OverflowError for integers beyond int64."""
+    if target is None and beta:
+        raise TypeError(f"{op}: beta is a factor of out, got beta {beta} and no out")
+    most = _most(alpha, result) + (_most(beta, target) if target is not None else 0)
+    if most >= 2**63:
+        raise OverflowError(f"{op}: alpha * result + beta * out may reach {most}, beyond int64; pass floats as factors")
     value = alpha * result
-    if beta:
+    if target is not None and beta:
         value = value + beta * (target.astype(np.int64) if target.dtype.kind in "iu" else target)
+    if target is None:
+        scaled: Array = np.asarray(value)[()]
+        return scaled
     whole = np.asarray(value)
     if not np.can_cast(whole.dtype, target.dtype, "same_kind"):
         raise TypeError(f"{op}: out must hold {whole.dtype}, got {target.dtype}; pass an array of floats")
@@ -222,10 +235,13 @@ def _blended(op: str, result: Array, out: Any, alpha: float, beta: float) -> Arr
         ends = np.iinfo(target.dtype)
         if whole.min() < ends.min or whole.max() > ends.max:
             raise OverflowError(f"{op}: results from {whole.min()} to {whole.max()} do not fit out's {target.dtype}")
-    with np.errstate(over="ignore"):
-        np.copyto(target, whole, casting="same_kind")
-    returned: Array = out
-    return returned
+    return whole
+
+
+def _most(factor: float, a: Array) -> int:
+    """Return a bound of |factor * a| where both are integers; 0 where floats cannot overflow."""
+    whole = isinstance(factor, (int, np.integer)) and np.asarray(a).dtype.kind in "iu" and np.size(a)
+    return abs(int(factor)) * max(abs(int(np.max(a))), abs(int(np.min(a)))) if whole and factor else 0
 
 
 def _target(op: str, out: Any, result: Array) -> Array:
@@ -265,6 +281,8 @@ def _levels(f: Field, arrays: list[QuantArray]) -> tuple[list[Array], int | None
 def _table(op: str, result: Any, inputs: list[Array], arrays: list[QuantArray]) -> Array:
     """Tabulate a function's values of the joined codes, int64 or float64."""
     value = checks.numbers(op, "the result of f", result)
+    if value.dtype == np.uint64 and value.size and int(value.max()) >= 2**63:
+        raise OverflowError(f"{op}: f returned {value.max()}, which int64 does not hold; let f return floats")
     shape = np.broadcast_shapes(*(a.shape for a in inputs))
     try:
         value = np.broadcast_to(value, shape).astype(np.float64 if value.dtype.kind == "f" else np.int64)

@@ -147,7 +147,9 @@ def _steps(columns: list[Strides], shape: tuple[int, ...], axes: list[int]) -> S
 
 def _dense(a: Array, shape: tuple[int, ...], vector: int) -> tuple[Operand, list[Strides]]:
     """View numbers as they are in memory; copy those whose order no kernel reads."""
-    if a.dtype == np.float16:
+    # What is broadcast by strides of 0 is copied once, if it is
+    a = a[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in a.strides)]
+    if a.dtype.kind == "f" and a.itemsize == 2:
         a = a.astype(np.float32)  # Numba's kernels have no floats of 16 bits
     size = a.itemsize
     if not a.flags.aligned or not a.dtype.isnative or any(s < 0 or s % size for s in a.strides):

@@ -40,7 +40,8 @@ def size_text(q: QuantArray) -> str:
     >>> import quantarray as qa, numpy as np
     >>> size_text(qa.zeros((2, 64, 1)))
     '2.0x larger than float32; qa.repack(q, 1) is 32.0x smaller'
-    >>> size_text(qa.quantize(np.ones((100, 64)), qa.Uniform(2), scale_axis=0) + np.arange(64))
+    >>> codes, offset = np.zeros((100, 64), int), np.ones((100, 64))
+    >>> size_text(qa.from_codes(codes, qa.uniform(2), scale=np.ones((100, 1)), offset=offset, group=1))
     '1.1x larger than float32; constants take 26,000 bytes, .dequantize() 25,600'
     >>> size_text(qa.zeros(1))
     '2.0x larger than float32; words of 64 bits hold 1 element each'

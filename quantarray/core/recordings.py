@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import get_ident
 from typing import Any, Protocol
 
 from .dtypes import Array
-from .forks import no_fork
 
 
 class Recording(Protocol):
@@ -40,29 +37,12 @@ def is_set(notes: Array) -> bool:
     return any(notes.tolist())  # NumPy's `any` of a few elements takes three times as long
 
 
-@contextmanager
-def recording_to(one: Recording) -> Iterator[None]:
-    """Record what this thread does inside. Signal handlers wait: they may call the package too."""
-    with no_fork, _replaced(one):
-        yield
+class unrecorded:  # used as a function; a generator would stay suspended in a traceback
+    """A context in which this thread does what a recording around it would record, such as weights for a cache."""
 
+    def __enter__(self) -> None:
+        self._outer = RECORDINGS.pop(get_ident(), None)
 
-@contextmanager
-def unrecorded() -> Iterator[None]:
-    """Run what this thread does inside, such as laying out weights for a cache, in the middle of a recording."""
-    with _replaced(None):
-        yield
-
-
-@contextmanager
-def _replaced(one: Recording | None) -> Iterator[None]:
-    thread = get_ident()
-    outer = RECORDINGS.pop(thread, None)
-    if one is not None:
-        RECORDINGS[thread] = one
-    try:
-        yield
-    finally:
-        RECORDINGS.pop(thread, None)
-        if outer is not None:
-            RECORDINGS[thread] = outer
+    def __exit__(self, *error: object) -> None:
+        if self._outer is not None:
+            RECORDINGS[get_ident()] = self._outer

@@ -25,6 +25,12 @@ def on_device(graph: Graph, device: str) -> Graph:
     if device == "cpu":
         return graph
     missing = [f"{node.op} of {node.outputs[0]!r}" for node in graph.nodes if not OPERATORS[node.op].gpu]
+    missing += [
+        f"{node.op} of {node.outputs[0]!r}, for its operand {node.inputs[i]!r} is computed"
+        for node in graph.nodes
+        for i in OPERATORS[node.op].host
+        if i < len(node.inputs) and node.inputs[i] and node.inputs[i] not in graph.constants
+    ]
     if missing:
         more = ", .." * (len(missing) > _MOST_NAMES)
         raise DeviceError(

@@ -184,8 +184,7 @@ class NetworkFace(Model):
 
     def prepared(self: Any, *, reuse: bool = False) -> Prepared:
         """Return the network as one compiled call on the CPU, as `Sequential.prepared` does."""
-        encode = lambda x: x if self._is_encoded(x) else self.encode_input(x)  # noqa: E731
-        return Prepared(self.plain.name, self.layers, reuse, encode)
+        return Prepared(self.plain.name, self.layers, reuse, self._encoded)
 
 
 def _attach() -> None:

@@ -179,6 +179,8 @@ class Graph(GraphFace):
         if texts is not None and not (texts and all(isinstance(name, str) for name in texts)):
             raise TypeError(f"{self.name}: classes must be a list of texts or None, got {checks.kind(names)}")
         self._classes = texts
+        if getattr(self, "on_cpu", self) is not self:
+            self.on_cpu.classes = texts
 
     def __call__(self, *x: Array, **named: Array) -> Array | QuantArray | dict[str, Array | QuantArray]:
         """Run the graph on inputs in order or by name; return its output, or a dict by name if it has several.

@@ -58,11 +58,15 @@ class Network(NetworkFace):
 
         A network whose last layer has thresholds returns a QuantArray.
         """
+        scores: Array | QuantArray = self.layers(self._encoded(x))
+        return scores
+
+    def _encoded(self, x: QuantArray | Bytes) -> Any:
+        """Encode raw inputs; refuse an empty batch."""
         encoded: Any = x if self._is_encoded(x) else self.encode_input(x)
         if encoded.ndim and not encoded.shape[0]:
             raise ValueError(f"{self.plain.name}: x has an empty batch, {encoded.shape}; pass at least one")
-        scores: Array | QuantArray = self.layers(encoded)
-        return scores
+        return encoded
 
     def _is_encoded(self, x: Any) -> bool:
         return isinstance(x, QuantArray) or (is_dense(x) and x.dtype == np.int8)

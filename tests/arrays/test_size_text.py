@@ -18,7 +18,9 @@ CASES = [
     (qa.zeros((2, 3), dtype=qa.uint8), "5.3x larger than float32; words of 64 bits hold 3 elements each"),
     (qa.zeros((3, 2), dtype=qa.uint8), "8.0x larger than float32; qa.repack(q, 0) is 5.3x larger"),
     (
-        qa.quantize(np.ones((100, 64)), qa.Uniform(2), scale_axis=0) + np.arange(64),
+        qa.from_codes(
+            np.zeros((100, 64), int), qa.uniform(2), scale=np.ones((100, 1)), offset=np.ones((100, 64)), group=1
+        ),
         "1.1x larger than float32; constants take 26,000 bytes, .dequantize() 25,600",
     ),
     (qa.zeros((2, 64)), "32.0x smaller than float32"),

@@ -29,7 +29,12 @@ SAME = [
         for n in (1, 2, 3)
     ),
     *(
-        (getattr(qa.nn, f"ConvTranspose{n}d"), getattr(qa, f"conv_transpose{n}d"), {"weight": "w"}, {"x", "w", "out"})
+        (
+            getattr(qa.nn, f"ConvTranspose{n}d"),
+            getattr(qa, f"conv_transpose{n}d"),
+            {"weight": "w"},
+            {"x", "w", "out", "flip_kernel"},
+        )
         for n in (1, 2, 3)
     ),
     (qa.nn.ChannelShuffle, qa.channel_shuffle, {}, {"x"}),

@@ -313,3 +313,29 @@ def test_what_went_through_numpy_is_not_compiled():
     layer(x)
     assert not _launches_only(layer, x)
     assert _launches_only(qa.nn.Dense(layer.weight), x)
+
+
+def test_functions_that_write_to_what_they_take():
+    """A plan is made on copies: such a function finds what the caller passed."""
+    rng = np.random.default_rng(0)
+    w = _packed(rng, (8, 64), (-1, 1))
+
+    def centred(x):
+        x -= np.float32(0.5)
+        return x
+
+    def signs(x):
+        return qa.encode((x > 0).astype(int) * 2 - 1, (-1, 1))
+
+    net = qa.nn.Sequential([centred, signs, qa.nn.Dense(w)])
+    prepared, x = net.prepared(), rng.random((3, 64)).astype(np.float32)
+    for _ in range(4):
+        _same(prepared(x.copy()), net(x.copy()))
+    kept = x.copy()
+    prepared.summary(kept)
+    assert np.array_equal(kept, x)
+
+
+def test_an_empty_batch_is_refused_as_before(digits):
+    with pytest.raises(ValueError, match="empty batch"):
+        digits.prepared()(digits.plain.input[:0])

@@ -1,5 +1,6 @@
 """Graphs from compiled calls equal graphs run node by node, in every output, call after call and thread by thread."""
 
+import gc
 import threading
 
 import numpy as np
@@ -10,6 +11,7 @@ from onnx_models import networks
 import quantarray as qa
 from quantarray.nn import steps
 from quantarray.nn.operators import OPERATORS
+from quantarray.nn.plan.reserved import Reserved
 
 models = qa.nn.models
 SMALL = {"size": 32, "width": 16, "classes": 10}
@@ -475,3 +477,27 @@ def test_forms_and_errors():
         prepared(np.zeros((1, 32, 32, 3), np.uint8))
     strided = np.zeros((1, 3, 32, 64), np.uint8)[..., ::2]
     np.testing.assert_array_equal(prepared(strided), net(strided))
+
+
+def test_outputs_of_constants_alone():
+    """They are the caller's, call after call; and a graph may have no input."""
+    nodes = [Node("Relu", ("x",), ("y",)), Node("Add", ("k", "k"), ("c",))]
+    outputs = [Value("y", (1, 2), "float32"), Value("c", (3,), "float32", batched=False)]
+    net = Graph([Value("x", (1, 2), "float32")], outputs, nodes, {"k": np.float32([1, 2, 3])})
+    prepared, x = net.prepared(), np.ones((1, 2), np.float32)
+    for _ in range(4):
+        c = prepared(x)["c"]
+        np.testing.assert_array_equal(c, [2, 4, 6])
+        c += 1
+    alone = Graph([], outputs[1:], nodes[1:], {"k": np.float32([1, 2, 3])})
+    np.testing.assert_array_equal(alone.prepared()(), [2, 4, 6])
+
+
+def test_plans_hold_no_reserved_memory():
+    """What a plan was recorded on goes with the recording."""
+    net = models.lfc()
+    prepared, x = net.prepared(), images(net, 1, 0)
+    for _ in range(3):
+        prepared(x)
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Reserved)]

@@ -112,6 +112,13 @@ class Kernel:
         call, address = self._made.get(kind) or self._make(kind, arguments, held.type)
         call(arguments, held.address, address, tasks, pieces, workers, self.takes, deal)
 
+    def prepare(self, arguments, kind, held=NOTHING):
+        """Compile the function for arguments of these types: a caller's lock is then not held while it is."""
+        if kind is None:
+            kind = compute_fingerprint(arguments)
+        if kind not in self._made:
+            self._make(kind, arguments, held.type)
+
     def address(self, takes):
         """Return the address of the function compiled for arguments of some types."""
         compiled = version(self.compiled, takes)

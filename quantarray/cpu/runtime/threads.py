@@ -195,5 +195,6 @@ def run(kernel, arguments, tasks, workers, parts=None, kind=None, held=NOTHING):
     elif layer() in ("omp", "tbb"):
         kernel(*call)
     else:
+        kernel.prepare(arguments, kind, held)  # which waits for `no_fork`, and so may its holder for this lock
         with _lock:
             kernel(*call)

@@ -27,11 +27,12 @@ def _max_pool(a: Attributes, x: Array) -> Array | tuple[Array, Array]:
     if a.get("outputs", 1) == 1:
         return best
     order = x.shape if a.get("storage_order", 0) == 0 else (*x.shape[:2], *x.shape[2:][::-1])
-    places = np.arange(x.size).reshape(order)
+    xp = namespace(device_of(x))
+    places = xp.arange(x.size).reshape(order)
     if a.get("storage_order", 0):
         places = places.transpose(0, 1, *range(x.ndim - 1, 1, -1))
     numbers = np.pad(places, [(0, 0), (0, 0), *windows.pads], constant_values=-1)
-    where = np.full(best.shape, -1)
+    where = xp.full(best.shape, -1)
     for at in taps[::-1]:
         seen, number = tap(wide, windows, at), tap(numbers, windows, at)
         where = np.where((seen == best) & (number >= 0), number, where)

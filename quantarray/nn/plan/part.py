@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array
-from ...core.recordings import recording_to
+from ...core.forks import no_fork
+from ...core.recordings import RECORDINGS
 from ...ops.products.channels import put
 from ..operators.movement import order_in_memory
 from ..steps import Step
@@ -90,8 +92,12 @@ class Row:
         try:
             images = step.operator.images
             operands = [self._operand(at, i < images) for i, at in enumerate(step.operands)]
-            with recording_to(recorder), np.errstate(all="ignore"):
-                results = step.results_of(operands)
+            with no_fork, np.errstate(all="ignore"):  # signal handlers wait: what they call would be recorded
+                try:
+                    RECORDINGS[get_ident()] = recorder
+                    results = step.results_of(operands)
+                finally:
+                    RECORDINGS.pop(get_ident(), None)
             fits = not recorder.is_touched() and all(form(x) is not None for x in results)
             fits = fits and not recorder.is_touched()  # constants of a result, for its form
         except Exception:  # whatever is raised where elements are not there, or not told: it is run with them
@@ -118,6 +124,7 @@ class Row:
             a = elements(laid)
             order = order_in_memory(a) if isinstance(laid, QuantArray) else tuple(range(a.ndim))
             memory = self.recorder.array(tuple(a.shape[i] for i in order), a.dtype).transpose(np.argsort(order))
+            memory.flags.writeable = False  # a launch that may write to none but its inputs is no launch of a plan
             self.inputs[at, image] = one, like(laid, memory)
         one, laid = self.inputs[at, image]
         return one.back(laid)
@@ -137,7 +144,7 @@ class Compiled:
         results, recorder = [row.values[at] for at in wanted], row.recorder
         memory = Memory(recorder, list(map(elements, laid)), [*map(elements, results), *recorder.notes])
         self.nbytes, self._inputs = memory.bytes.nbytes, memory.inputs
-        self._like = [(one, memory.array(elements(one))) for one in results]
+        self._like = [(like(one, a), a) for one in results for a in [memory.array(elements(one))]]
         self._notes = [memory.array(a) for a in recorder.notes]
         steps: list[Any] = []
         for i, one in enumerate(recorder.launches):

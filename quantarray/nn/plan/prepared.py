@@ -80,9 +80,10 @@ class Prepared:
 
     def __call__(self, *x: Any, **named: Any) -> Any:
         program, values = self._program, self._ready(x, named)
-        if device_of(elements(values[program._input_slots[0]])) != "cpu":
-            known = all(captured.takes(values[at]) for at in program._input_slots)
-            return program._outputs_of(self._launched(values) if known else program._run(values))
+        if not program._input_slots:
+            return program._outputs_of(program._run(values))
+        if _device(program, values) != "cpu":
+            return program._outputs_of(self._launched(values) if _fits(program, values) else program._run(values))
         forms = [_form_and_order(values[at]) for at in program._input_slots]
         try:
             plan = None if None in forms else self._plan(tuple(forms), values)
@@ -146,6 +147,9 @@ class Prepared:
         (('threshold', 'linear'), 'epilogue.threshold', 6, True)
         """
         values = self._ready(x or (self._program._zeros() if not named else x), named)
+        if self._program._input_slots and _device(self._program, values) != "cpu":
+            names = tuple([step.name for step in self._program._steps])
+            return [PlannedPart(names, ("cuda graph",) if _fits(self._program, values) else None, 0)]
         return [
             PlannedPart(
                 tuple([step.name for step in segment.steps]),
@@ -170,6 +174,16 @@ class Prepared:
 
     def __repr__(self) -> str:
         return f"Prepared({self._name}: {len(self._program._steps)} operations)"
+
+
+def _device(program: Program, values: list[Any]) -> str:
+    return device_of(elements(values[program._input_slots[0]]))
+
+
+def _fits(program: Program, values: list[Any]) -> bool:
+    """Return True if a CUDA graph may be captured: of CuPy's arrays, and without functions of a user's, which run."""
+    held = any(step.operator.holds for step in program._steps)
+    return not held and all(captured.takes(values[at]) for at in program._input_slots)
 
 
 def _form_and_order(x: Any) -> Any:

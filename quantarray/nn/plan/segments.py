@@ -70,6 +70,8 @@ class Plan:
         for i, segment in enumerate(self.segments):
             known.update(at for at, x in enumerate(self._initial) if x is not None)
             segment.place(known, self.segments[i + 1 :])
+        # Outputs that depend on constants alone
+        self._computed = [at for at in outputs if self._initial[at] is not None and initial[at] is None]
         self._constant = any(x is not None for x in self._initial)
         self._whole = bool(self.segments) and self.segments[-1].gives(outputs)
         self._memories = [place for one in self.segments if one.call for place in one.call.addresses]
@@ -90,6 +92,8 @@ class Plan:
                 fresh = segment(values, reuse)
             for at in () if reuse or (fresh and self._whole) else self._outputs:
                 values[at] = self._own(values[at])
+            for at in self._computed:
+                values[at] = like(values[at], elements(values[at]).copy("K"))
             return values
         finally:
             self._busy = False
@@ -132,8 +136,12 @@ def _segments(
         if step.operator.launches and row.take(step):
             continue
         _add(parts, row)
-        for one in (*row.steps, step):
+        for one in row.steps:
             one(known)
+        if step.operator.holds:  # a function of a user's, which may write to what it takes
+            for at in step.operands:
+                known[at] = like(known[at], elements(known[at]).copy("K")) if form(known[at]) else known[at]
+        step(known)
         _add(parts, [step])
         row = Row(initial, known)
     _add(parts, row)

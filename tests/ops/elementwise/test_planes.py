@@ -145,3 +145,18 @@ def test_dense_results_say_what_is_wrong():
         qa.add(1, 2, out_dtype=np.int8)
     with pytest.raises(ValueError, match="add: a and b must have shapes that broadcast"):
         qa.add(q, np.ones(4), out_dtype=np.float32)
+
+
+def test_dense_results_beyond_int64():
+    """Exact where the type holds them, an error where it does not."""
+    q, top = qa.encode([1, 2, 3], values=range(4)), np.uint64([2**63 + 5, 1, 2**64 - 1])
+    with pytest.raises(OverflowError, match="do not fit"):
+        qa.multiply(q, np.full(3, 2**62), out_dtype=np.int64)
+    with pytest.raises(OverflowError, match="do not fit"):
+        qa.subtract(top, q, out_dtype=np.int64)
+    exact = [int(a) * int(b) for a, b in zip([1, 2, 3], top, strict=True)]
+    assert qa.multiply(q, top, out_dtype=np.float64).tolist() == [float(v) for v in exact]
+    assert qa.add(q, 2**63, out_dtype=np.float64).tolist() == [float(2**63 + v) for v in (1, 2, 3)]
+    assert qa.add(q, np.full(3, 2**62), out_dtype=np.int64).tolist() == [2**62 + v for v in (1, 2, 3)]
+    with pytest.raises(ValueError, match=r"got \(3,\) and \(2,\)"):
+        qa.add(q, [1, 2], out_dtype=np.float32)

@@ -3,6 +3,8 @@
 import math
 import subprocess
 import sys
+import types
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -321,3 +323,74 @@ def test_explain_names_how():
     assert [(c.stage, c.taken) for c in how.choices] == [("how f is reduced", "counts of codes")]
     how = qa.explain(qa.map_reduce, lambda y, x: x, Y, Q)
     assert how.choices[0].taken == "compiled" and "counts of codes: no, an array is dense" in repr(how)
+
+
+def test_functions_are_told_apart_by_what_they_read(monkeypatch):
+    """Attributes of modules, fields of named tuples, and arrays: each change is another kernel."""
+    q, ones = qa.encode([1, 2, 3], values=range(4)), np.ones(3)
+    settings = types.ModuleType("settings")
+    monkeypatch.setitem(sys.modules, "settings", settings)
+    settings.K = 2
+
+    def scaled(x, d):
+        return x * d * settings.K
+
+    assert qa.map_reduce(scaled, q, ones) == 12
+    settings.K = 10
+    assert qa.map_reduce(scaled, q, ones) == 60
+    for fields, wanted in (("a b", 6), ("b a", 600)):
+        pair = namedtuple("P", fields)(1, 100)
+        assert qa.map_reduce(lambda x, d, pair=pair: x * d * pair.a, q, ones) == wanted
+    a = np.array([2.0, 3.0])
+
+    def by_array(x, d):
+        return x * d * a[0]
+
+    assert qa.map_reduce(by_array, q, ones) == 12
+    a[0] = 5
+    assert qa.map_reduce(by_array, q, ones) == 30
+
+
+def test_integers_beyond_int64_are_refused():
+    c = qa.encode([[1, 2, 3], [1, 2, 3]], values=range(4))
+    for factors in ({"alpha": 2**62}, {"alpha": 2**64}, {"out": np.full(3, 2**62), "beta": 3}):
+        with pytest.raises(OverflowError, match="beyond int64"):
+            qa.map_reduce(lambda x: x, c, axis=0, **factors)
+    q = qa.encode([1, 2, 3], values=range(4))
+    with pytest.raises(OverflowError, match="int64 does not hold"):
+        qa.map_reduce(lambda x: x.astype(np.uint64) + np.uint64(2**63), q, reduce="max")
+    with pytest.raises(TypeError, match=r"uint64; np\.int64"):
+        qa.map_reduce(lambda x, d: np.uint64(2**63) + np.uint64(x), q, np.ones(3), reduce="max")
+    with pytest.raises(ValueError, match="reduce must be one of"):
+        qa.map_reduce(lambda x: x, q, reduce=(2**63, lambda a, v: a + v))
+
+
+def test_functions_that_raise_and_targets_that_do_not_fit():
+    q, ones = qa.encode([1, 2, 3], values=range(4)), np.ones(3)
+
+    def fails(x, d):
+        return d * (1, 2, 3)[x]
+
+    with pytest.raises(ValueError, match="f raised an error for some elements"):
+        qa.map_reduce(fails, q, ones)
+
+    def calls_itself(x, d):
+        return calls_itself(x - 1, d) if x > 0 else d
+
+    with pytest.raises(TypeError, match="that Numba compiles"):
+        qa.map_reduce(calls_itself, q, ones)
+    with pytest.raises(TypeError, match="empty tuple"):
+        qa.map_reduce(lambda x: (), q)
+    first = np.zeros(3)
+    with pytest.raises(TypeError, match="out must"):
+        qa.map_reduce(lambda x: (x, x), qa.stack([q, q]), axis=0, out=(first, np.zeros(4)))
+    assert not first.any()
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">i2", "<f2"])
+def test_byte_orders_and_broadcast_strides(dtype):
+    q = qa.encode(np.random.default_rng(0).integers(0, 4, (5, 70)), values=range(4))
+    d = np.broadcast_to(np.array(3, dtype), (5, 70))
+    assert qa.map_reduce(lambda x, d: x * d, q, d) == 3 * q.dequantize().sum()
+    row = np.broadcast_to(np.arange(70).astype(dtype)[::-1], (5, 70))
+    assert qa.map_reduce(lambda x, d: x * d, q, row) == (q.dequantize() * row.astype(np.float64)).sum()

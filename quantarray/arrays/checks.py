@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.registry import common_device, to_host
 from ..core.code_values import all_finite
 from ..core.dtypes import Array
 from ..core.errors import DeviceError
@@ -131,12 +132,17 @@ def is_masked(value: Any) -> bool:
 
 
 def numbers(op: str, name: str, value: Any) -> Array:
-    """Check for an array of bools, integers or floats: no objects, complex numbers, strings or masked arrays."""
+    """Check for an array of bools, integers or floats: no objects, complex numbers, strings or masked arrays.
+
+    One on a GPU is copied to the host, where constants, indices and masks are looked at.
+    """
     if isinstance(value, QuantArray):
         raise TypeError(f"{op}: {name} is packed already; .dequantize() gives its values, .codes() its codes")
     if is_masked(value):
         raise TypeError(f"{op}: {name} is a masked array, and its mask would be lost; call .filled(value) first")
-    if isinstance(value, type) or (hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray)):
+    if is_on_gpu(value):
+        x = to_host(as_cupy(op, name, value))
+    elif isinstance(value, type) or (hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray)):
         x = shared(op, name, value)
     else:
         try:
@@ -149,6 +155,13 @@ def numbers(op: str, name: str, value: Any) -> Array:
         fix = "; .astype(np.float32) converts it" if x.dtype.kind == "V" and x.dtype.names is None else ""
         raise TypeError(f"{op}: {name} must be an array of bool, integers or floats up to 64 bits, got {x.dtype}{fix}")
     return x
+
+
+def numbers_beside(op: str, name: str, value: Any, q: QuantArray) -> Array:
+    """`numbers` of an operand of q: one on a GPU has to be on q's."""
+    if is_on_gpu(value):
+        common_device(op, **{name: as_cupy(op, name, value), "the packed array": q})
+    return numbers(op, name, value)
 
 
 def anywhere(op: str, name: str, value: Any) -> Any:

@@ -91,6 +91,11 @@ _FILES = {
 KERNELS = tuple(_FILES)
 
 
+def file_of(name: str) -> str:
+    """Return the file of a kernel in each back end's folder, with dots."""
+    return _FILES[name]
+
+
 @cache
 def kernel(device: str, name: str) -> Callable[..., None]:
     """Return the kernel `name` of `quantarray.kernels.contract` for a device."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ..arrays.array import QuantArray
+from ..arrays.exchange import is_on_gpu
 from ..core.dtypes import Array
 from ..core.hints import Bytes, Values
 from ..ops.elementwise import arithmetic, comparison, level_functions, logic
@@ -17,6 +18,10 @@ _SHIFT = (
     "{} of packed arrays is refused: q * 2**n and q // 2**n are what it is for integers, and shift(q, n) moves the "
 )
 _SHIFT += "elements of a uint1 array along an axis"
+
+
+def _is_matrix(x: Any) -> bool:
+    return isinstance(x, (np.ndarray, QuantArray)) or is_on_gpu(x)
 
 
 def _unary(function: Callable[[Any], QuantArray]) -> Callable[[Any], QuantArray]:
@@ -97,10 +102,10 @@ class Operators:
     __xor__, __rxor__ = _binary(logic.bitwise_xor), _reflected(logic.bitwise_xor)
 
     def __matmul__(self: Any, other: QuantArray | Bytes) -> Array:
-        return matrix_product.matmul(self, other) if isinstance(other, (QuantArray, np.ndarray)) else NotImplemented
+        return matrix_product.matmul(self, other) if _is_matrix(other) else NotImplemented
 
     def __rmatmul__(self: Any, other: Bytes) -> Array:
-        return matrix_product.matmul(other, self) if isinstance(other, np.ndarray) else NotImplemented
+        return matrix_product.matmul(other, self) if _is_matrix(other) else NotImplemented
 
     if not TYPE_CHECKING:  # type checkers say that there is no such operator
         __lshift__, __rlshift__ = _refused("<<"), _refused("<<")

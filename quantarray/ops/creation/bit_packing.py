@@ -31,7 +31,7 @@ def pack_bits(x: Any, axis: int = -1) -> QuantArray:
     [[5]]
     """
     op = "pack_bits"
-    a = checks.real_array(op, "x", x)
+    a = checks.dense(op, "x", x)
     at = checks.axis(op, axis, a.ndim)
     if a.dtype.kind == "f":
         raise TypeError(f"{op}: x must be bools or integers, got {a.dtype}; pack a comparison such as x > 0")

@@ -14,8 +14,10 @@ from ...core.format import WORD, word_count
 from ...quantizers.base import is_number
 from ...quantizers.grouped import DROPOUT, philox_key, rounded_words
 from ..words.conversion import pack_codes
+from ..words.placement import created
 
 
+@created
 def relu_mask(x: Any, axis: int = -1) -> QuantArray:
     """uint1 array of x > 0: where the gradient of ReLU passes, and for max(x, 0) itself. 0 has no gradient.
 
@@ -26,12 +28,13 @@ def relu_mask(x: Any, axis: int = -1) -> QuantArray:
     array([0, 0, 1], dtype=int32)
     """
     op = "relu_mask"
-    a = checks.real_array(op, "x", x)
+    a = checks.dense(op, "x", x)
     at = checks.axis(op, axis, a.ndim)
     checks.no_nan(op, "x", a)
     return QuantArray(pack_codes(a > 0, at, 1), uint1, a.shape, at)
 
 
+@created
 def dropout_mask(shape: int | tuple[int, ...], p: float, seed: int = 0, axis: int = -1) -> QuantArray:
     """uint1 array of independent bits: 0 with probability p (dropped), 1 with 1 - p (kept).
 

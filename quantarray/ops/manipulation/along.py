@@ -37,7 +37,7 @@ def take_along_axis(q: QuantArray, indices: Values, axis: int | None = -1) -> Qu
     if axis is None:
         q, axis = flattened(q), 0
     d = checks.axis(op, axis, q.ndim)
-    a = checks.numbers(op, "indices", indices)
+    a = checks.numbers_beside(op, "indices", indices, q)
     if a.dtype.kind not in "iu" and a.size:
         raise TypeError(f"{op}: indices must be integers, got {a.dtype}")
     checks.indices_within(op, a, q.shape[d], d)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...arrays.exchange import is_on_gpu
 from ...backends.registry import to_host
 from ...core.dtypes import Array, Constants, uint1
 from ..words.bit_rows import Run, cut, derived, run_constants
@@ -156,7 +157,7 @@ def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise IndexError(f"{op}: at most one ... in an index")
-    items = [_as_array(op, item) for item in items]
+    items = [_as_array(op, item, q) for item in items]
     named = sum(_axes_of(item) for item in items)
     if named > q.ndim:
         raise IndexError(f"{op}: too many indices: the array has {q.ndim} axes, {named} were named")
@@ -170,10 +171,12 @@ def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
     return expanded
 
 
-def _as_array(op: str, item: Any) -> Any:
-    """Turn lists, tuples, ranges and packed masks into arrays; all else stays."""
+def _as_array(op: str, item: Any, q: QuantArray) -> Any:
+    """Turn lists, tuples, ranges, packed masks and arrays on a GPU into NumPy arrays; all else stays."""
     if isinstance(item, QuantArray):
         return _as_mask(op, item)
+    if is_on_gpu(item):
+        return checks.numbers_beside(op, "the index", item, q)
     if not isinstance(item, (list, tuple, range)):
         return item
     try:

@@ -34,7 +34,7 @@ def take(q: QuantArray, indices: Values, axis: int | None = None) -> QuantArray:
     if axis is None:
         q, axis = ravel(q), 0
     d = checks.axis(op, axis, q.ndim)
-    a = checks.numbers(op, "indices", indices)
+    a = checks.numbers_beside(op, "indices", indices, q)
     if a.dtype.kind not in "iu" and a.size:
         raise TypeError(f"{op}: indices must be integers, got {a.dtype}")
     if a.ndim == 0:
@@ -110,7 +110,7 @@ def repeat(q: QuantArray, repeats: Values, axis: int | None = None) -> QuantArra
     if axis is None:
         q, axis = ravel(q), 0
     d = checks.axis(op, axis, q.ndim)
-    counts = checks.numbers(op, "repeats", repeats)
+    counts = checks.numbers_beside(op, "repeats", repeats, q)
     if counts.size and (counts.dtype.kind not in "iu" or counts.min() < 0):
         raise ValueError(f"{op}: repeats must be integers that are not negative, got {repeats!r}")
     if counts.shape not in ((), (1,), (q.shape[d],)):

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...backends.registry import contiguous
 from ...core.dtypes import Array, int8, uint1, uint8
 from ...core.errors import DeviceError
 from ..creation.creation import encode
@@ -122,7 +123,7 @@ def _filter_of_integers(axes: int, x: QuantArray, g: QuantArray, known: _Checked
     result = convolve(axes, images, filters, None, options, None)
     # [c/groups taps o]; windows that end in the padding may leave more taps
     taps = result[(slice(None), *(slice(k) for k in known.size))]
-    return np.ascontiguousarray(taps.transpose(axes + 1, *range(1, axes + 1), 0))
+    return contiguous(taps.transpose(axes + 1, *range(1, axes + 1), 0))
 
 
 def _batch_last(a: QuantArray, groups: int, leads: bool) -> QuantArray:
@@ -155,8 +156,8 @@ def _operand(op: str, name: str, value: Any, axes: int) -> Any:
     if isinstance(value, QuantArray):
         return value
     a = checks.dense(op, name, value)
-    if not isinstance(a, np.ndarray):
-        raise DeviceError(f"{op}: {name} is dense and on a GPU; pack it, or move it with .to_device('cpu')")
+    if not isinstance(a, np.ndarray) and a.dtype.kind == "f":
+        raise DeviceError(f"{op}: {name} is of floats and on a GPU, where no kernel reads them; pack it, or move it")
     if a.dtype not in _CODES and a.dtype.kind != "f":
         raise TypeError(f"{op}: {name} must be packed, or dense int8, uint8, bool or floats, got {a.dtype}")
     return a

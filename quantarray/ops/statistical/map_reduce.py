@@ -10,9 +10,11 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...arrays.exchange import is_on_gpu
 from ...backends.kernel_choice import Stage, Way, pick
 from ...core.code_values import level_values
 from ...core.dtypes import Array
+from ...core.errors import DeviceError
 from ...core.hints import Axes, Number, Values
 from ..counting.histograms import Field, Job, field, fold, pair
 from ..counting.reducers import Extreme, IntegerSum, RealSum
@@ -136,6 +138,8 @@ def map_reduce(
 
 def _dense(op: str, i: int, value: Any) -> Array:
     """Check for numbers that int64 or float64 holds."""
+    if is_on_gpu(value):
+        raise DeviceError(f"{op}: array {i} is dense and on a GPU, where no kernel reads it; move it to the CPU")
     a = checks.numbers(op, f"array {i}", value)
     if a.dtype == np.uint64:
         raise TypeError(f"{op}: array {i} must fit int64 or float64, got uint64; .astype(np.int64) converts it")

@@ -45,7 +45,7 @@ def operand(op: str, name: str, value: Any, q: QuantArray) -> Any:
         raise ValueError(
             f"{op}: {name} must fit in 64 bits, got an integer of {value.bit_length()}; a float may be that large"
         )
-    a = checks.numbers(op, name, value)
+    a = checks.numbers_beside(op, name, value, q)
     if a.ndim == 0:
         return int(a) if a.dtype == np.bool_ else a.item()
     if a.ndim > q.ndim or any(n not in (1, m) for n, m in zip(a.shape[::-1], q.shape[::-1], strict=False)):

@@ -135,9 +135,9 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
     except ModuleNotFoundError as error:
         if error.name and path.startswith(error.name):  # the file, or its folder
             return None
+        fix = "pip install numba" if backend == "cpu" else f"{diagnosis.INSTALL}, or use .to_device('cpu')"
         raise DeviceError(
-            f"{name}: kernels for the device {backend!r} need the package {error.name}; install it with "
-            f"pip install 'quantarray[cuda13]', or move the operands with .to_device('cpu')"
+            f"{name}: kernels for the device {backend!r} need the package {error.name}; install it with {fix}"
         ) from error
 
 

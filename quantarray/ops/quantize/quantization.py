@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ...quantizers.base import Quantizer, declares
 from ..words.conversion import pack_codes
 from ..words.placement import created
 from . import encoding, fitting, gpu_encoding, grids, parts, prepared_schemes
+from .requantizing import by_levels, importance_of, weighted
 from .scheme_choice import chosen
 
 # Elements that are computed at a time, so that arrays may be larger than memory. NumPy makes several float64 arrays of
@@ -36,6 +37,7 @@ def quantize(
     *,
     bits: int | None = None,
     calibration: Any = None,
+    importance: Any = None,
     progress: bool = False,
 ) -> QuantArray:
     """Quantise an array of floats or integers and pack it along `axis`.
@@ -51,6 +53,13 @@ def quantize(
 
     `calibration` is what constants are fitted to instead of x: a sample, or the data of another run. It has x's
     number of axes, and x's lengths along those where constants vary.
+
+    `importance` has a number for each element of the packed axis, such as the mean of x**2 of each input of weights:
+    fitted constants are then multiplied by the factors that make sum(importance * (x - values)**2) least, as well as a
+    search from five starts finds them: the error of products by uncorrelated inputs is then least. On the CPU.
+
+    A packed array is quantised by its levels where the scheme has fixed constants, on its device; else its values, in
+    float32, are made first.
 
     An array on a GPU, CuPy's or another library's (bfloat16 too), is fitted and packed there by every scheme of the
     package, to the same bits as on the CPU: sums are made in the same order. Schemes of your own that do not declare
@@ -71,10 +80,15 @@ def quantize(
     array([ 2., -2.], dtype=float32)
     """
     op = "quantize"
-    key = prepared_schemes.form(x, quantizer, axis, scale_axis, group) if bits is None and calibration is None else None
+    plain = bits is None and calibration is None and importance is None
+    key = prepared_schemes.form(x, quantizer, axis, scale_axis, group) if plain else None
     ready = None if key is None else prepared_schemes.find(key)
     if ready is not None and (q := ready(x)) is not None:
         return q
+    if isinstance(x, QuantArray):
+        if plain and scale_axis is None and group is None and _is_fixed(quantizer):
+            return by_levels(op, x, quantizer, checks.axis(op, axis, x.ndim), encoded)
+        x = x.dequantize()
     a: Any = bfloat16.of_gpu(op, x) or checks.dense(op, "x", x)
     if (quantizer is None) == (bits is None):
         got = "neither" if bits is None else f"both {_named(quantizer)} and bits={bits!r}"
@@ -98,10 +112,18 @@ def quantize(
     elif device_of(a) != "cpu":
         _check_fitted_anywhere(op, a, quantizer)
     constants = fitting.fit(op, source, quantizer, at, keep, group, _BLOCK)
+    if importance is not None:
+        h, of = importance_of(op, importance, quantizer, a.shape[at], device_of(a)), quantizer
+        constants = weighted(a, h, at, group, constants, lambda trial: encoded(op, a, of, trial, at, group))
     q = encoded(op, a, quantizer, constants, at, group, progress)
     if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
         prepared_schemes.keep(op, key, a, quantizer, at, keep, group, q.constants)
     return q
+
+
+def _is_fixed(quantizer: Any) -> TypeGuard[Quantizer]:
+    """True for a scheme that gives each value a code without a look at others."""
+    return isinstance(quantizer, Quantizer) and quantizer.fixed and quantizer.pointwise and quantizer.group is None
 
 
 def encoded(

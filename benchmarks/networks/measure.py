@@ -114,6 +114,13 @@ def _row(architecture, shape, stem, workers, settings, quiet, absent, memory):
                 times[worker.name, n].append(answer)
             else:
                 absent[worker.name] = answer
+    by_order = None
+    for worker in workers:
+        if worker.name == OURS:
+            quiet.wait()
+            done, by_order = worker.ask("orders", stem, shape, settings.threads[0], settings.seconds)
+            if not done:
+                raise WrongError(f"{architecture}, batch {shape[0]}: {by_order}")
     seconds = {}
     for (name, n), blocks in times.items():
         if name not in absent:
@@ -126,6 +133,7 @@ def _row(architecture, shape, stem, workers, settings, quiet, absent, memory):
         "batch": shape[0],
         "image": list(shape[1:]),
         "seconds": seconds,
+        "orders": by_order,
         "memory": memory,
         "absent": absent,
         "turns": {"all": settings.rounds * len(turns), "disturbed": quiet.disturbed - before},

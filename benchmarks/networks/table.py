@@ -46,6 +46,29 @@ def times(rows, threads, write=table):
     return write(["ms an image", ours, "p99", *peers, "ratio"], lines)
 
 
+def relative(rows, threads, write=table):
+    """Format each peer's time over ours, and ours as 1: more than 1 is slower than ours."""
+    lines = []
+    for row in rows:
+        ours = milliseconds(row, OURS, threads)
+        each = [milliseconds(row, name, threads) for name in titles(rows)]
+        lines.append([row["case"], *("" if ms is None or not ours else f"{ms / ours:.2f}" for ms in each)])
+    return write(["times ours", *titles(rows)], lines)
+
+
+def orders(rows, write=table):
+    """Format our times by the order of axes; "" where no network of the rows has images."""
+    lines = []
+    for row in rows:
+        if row.get("orders"):
+            figures = [row["orders"][what][order] for what in ("images", "layers") for order in ("NCHW", "NHWC")]
+            first, second, third, fourth = (figure(s * 1e3 / row["batch"]) for s in figures)
+            ratios = [f"{figures[i] / figures[i + 1]:.2f}" for i in (0, 2)]
+            lines.append([row["case"], first, second, ratios[0], third, fourth, ratios[1]])
+    head = "images NCHW", "images NHWC", "ratio", "convolutions NCHW", "convolutions NHWC", "ratio"
+    return write(["ms an image", *head], lines) if lines else ""
+
+
 def memory(rows, write=table):
     """Format memory, a line for each network: file and growth of the process of each contender, in MB."""
     networks = {row["architecture"]: row["memory"] for row in rows}
@@ -88,5 +111,5 @@ def notes(rows):
 
 def page(rows, threads, write=table):
     """Format all tables and notes."""
-    parts = [f"{n} thread{'s' * (n > 1)}\n\n{times(rows, n, write)}" for n in threads]
-    return "\n\n".join([*parts, memory(rows, write), *notes(rows)])
+    parts = [f"{n} thread{'s' * (n > 1)}\n\n{times(rows, n, write)}\n\n{relative(rows, n, write)}" for n in threads]
+    return "\n\n".join([*parts, *filter(None, [orders(rows, write)]), memory(rows, write), *notes(rows)])

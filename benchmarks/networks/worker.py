@@ -1,7 +1,8 @@
 """A process that serves one library: `python -m benchmarks.networks.worker NAME FD`.
 
 Requests: "build", which writes a network's files; "memory", what loading a network and its first calls add to the
-process; "prepare", calls of a batch with each number of threads and their results; "time", a turn of one of them.
+process; "prepare", calls of a batch with each number of threads and their results; "time", a turn of one of them;
+"orders", our times by the order of axes.
 """
 
 import gc
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ..cpu.worker import Worker
-from .contenders import CONTENDERS, OURS, our_network
+from .contenders import CONTENDERS, OURS, images, our_network
 
 WARM_CALLS = 3  # PyTorch's traced networks compile themselves in the second
 LONG = 0.3  # seconds of a call that needs no call before it in each turn
@@ -39,8 +40,8 @@ def _forget_peak():
 
 def memory(contender, stem, shape, threads):
     """Return bytes: the peak's growth while a network is loaded and called twice, what stays, and files."""
-    images = np.ones(shape, np.uint8)  # NumPy and the library are loaded before
-    del images
+    first = np.ones(shape, np.uint8)  # NumPy and the library are loaded before
+    del first
     gc.collect()
     before = resident("VmRSS")
     _forget_peak()
@@ -59,6 +60,18 @@ def _packed(stem):
     network = our_network(stem)
     layouts = sum(getattr(a, "nbytes_cached", 0) for a in network.constants.values())
     return {"constants": int(network.nbytes), "layouts": int(layouts)}
+
+
+def _orders(stem, shape, threads, seconds):
+    """Return our times by the order of axes, with a number of threads; None for a network without images."""
+    if len(shape) != 4:
+        return None
+    import quantarray as qa
+
+    from .orders import orders
+
+    qa.set_num_threads(threads)
+    return orders(our_network(stem), images(shape, np.uint8), seconds)
 
 
 def prepare(contender, stem, shape, threads):
@@ -109,6 +122,8 @@ def serve(name, pipe):
                 answer = contender.build(*args)
             elif verb == "memory":
                 answer = memory(contender, *args)
+            elif verb == "orders":
+                answer = _orders(*args)
             elif verb == "prepare":
                 calls.clear()
                 last.clear()

@@ -9,7 +9,7 @@ import pytest
 
 import quantarray as qa
 from benchmarks.__main__ import main
-from benchmarks.networks import command, measure, table, worker
+from benchmarks.networks import command, measure, orders, table, worker
 from benchmarks.networks.contenders import CONTENDERS, OURS, image_shape
 
 TINY = {"lfc": {"width": 64, "inputs": 100}}
@@ -129,3 +129,28 @@ def test_the_float_network_has_the_same_shapes(architecture):
     weights = sum(p.numel() for p in network.parameters())
     state = qa.nn.models.parameters(getattr(qa.nn.models, architecture), **arguments)
     assert weights == sum(a.size for name, a in state.items() if "running" not in name)
+
+
+def test_times_relative_to_ours():
+    rows = [
+        {
+            "case": "a, batch 2",
+            "batch": 2,
+            "seconds": {name: {"1": {"median": s, "p99": s}} for name, s in each.items()},
+        }
+        for each in ({OURS: 0.002, "torch int8": 0.005}, {OURS: 0.004})
+    ]
+    assert [line.split()[-2:] for line in table.relative(rows, 1).splitlines()[2:]] == [["1.00", "2.50"], ["2", "1.00"]]
+
+
+def test_both_orders_of_axes_are_timed():
+    network = qa.nn.models.cnv()
+    x = np.random.default_rng(0).integers(0, 256, (2, 3, 32, 32), np.uint8)
+    both = orders.orders(network, x, 0)
+    assert both.keys() == {"images", "layers"} and all(min(each.values()) > 0 for each in both.values())
+    first, last = (orders._convolutions(network, x, order) for order in orders.ORDERS)
+    assert len(first) == sum(node.op == "conv2d" for node in network.nodes) > 5
+    for one, other in zip(first, last, strict=True):
+        np.testing.assert_array_equal(one().transpose(0, 2, 3, 1), other())
+    rows = [{"case": "cnv", "batch": 2, "orders": both}, {"case": "lfc", "batch": 2, "orders": None}]
+    assert "images NCHW" in table.orders(rows) and "lfc" not in table.orders(rows) and not table.orders(rows[1:])

@@ -25,6 +25,7 @@ Number = float | np.number[Any] | np.bool
 Vector = Array | OnGPU | list[Any] | tuple[Any, ...]
 Values = Number | Vector  # what broadcasts to an array
 Bytes = np.ndarray[Any, np.dtype[np.int8 | np.uint8 | np.bool_]] | OnGPU  # images and matrices, taken as they are
+Floats = np.ndarray[Any, np.dtype[np.float16 | np.float32]] | OnGPU  # rows that packed weights multiply
 Bools = np.ndarray[Any, np.dtype[np.bool_]] | OnGPU  # packed for a call, as uint1
 
 Axes = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
@@ -42,5 +43,6 @@ LineFormat = Literal["NWC", "NCW"]
 VolumeFormat = Literal["NDHWC", "NCDHW"]
 Side = Literal["left", "right"]
 OutType = DTypeLike | None
+QuantizeX = Literal["row"] | int | None  # int8 of each row, or of each run of so many elements
 
 Index = SupportsIndex | slice | EllipsisType | Array | list[Any] | range | None

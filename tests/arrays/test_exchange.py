@@ -112,7 +112,7 @@ def test_products_take_tensors_of_bytes():
         got = qa.linear(Tensor(x), w.to_device("cuda"))
         assert qa.asnumpy(got).tolist() == qa.linear(x, w).tolist()
         with pytest.raises(TypeError, match="x must be a QuantArray or an int8/uint8 array, got Tensor"):
-            qa.linear(Tensor(X), w.to_device("cuda"))
+            qa.linear(Tensor(X.view(np.int32)), w.to_device("cuda"))
 
 
 def test_a_network_takes_a_tensor():

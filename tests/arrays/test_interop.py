@@ -122,7 +122,7 @@ def test_other_refusals():
     with pytest.raises(qa.DeviceError, match="quantize: x is on a device that DLPack does not know: Unknown device"):
         qa.quantize(Tensor(np.float32([1, 2]), fails="device"), bits=2)
     with pytest.raises(TypeError, match=r"linear: x must be a QuantArray or an int8/uint8 array, got Tensor"):
-        qa.linear(Tensor(np.float32([[1, 2, 3, 4]])), W)
+        qa.linear(Tensor(np.int32([[1, 2, 3, 4]])), W)
 
 
 # Packed arrays given away

@@ -7,45 +7,48 @@ from typing import Any, overload
 
 import numpy as np
 
-from ...arrays import likely_fix
+from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import common_device, device_of, namespace
 from ...core.dtypes import Array
-from ...core.hints import Bools, Bytes, OutType, Values
-from . import calls, matrix_plan
+from ...core.hints import Bools, Bytes, Floats, OutType, QuantizeX, Values
+from . import calls, float_rows, matrix_plan
 from .operand import bias_values, bits, from_dense, is_dense, operand
 
 
 @overload
 def linear(
-    x: QuantArray | Bytes,
+    x: QuantArray | Bytes | Floats,
     w: QuantArray | Bools,
     *,
     bias: Values | None = None,
     requantize: None = None,
     out_dtype: OutType = None,
     out: Array | None = None,
+    quantize_x: QuantizeX = None,
 ) -> Array: ...
 @overload
 def linear(
-    x: QuantArray | Bytes,
+    x: QuantArray | Bytes | Floats,
     w: QuantArray | Bools,
     *,
     bias: Values | None = None,
     requantize: Thresholds,
     out_dtype: OutType = None,
     out: Array | None = None,
+    quantize_x: QuantizeX = None,
 ) -> QuantArray: ...
 @overload
 def linear(
-    x: QuantArray | Bytes,
+    x: QuantArray | Bytes | Floats,
     w: QuantArray | Bools,
     *,
     bias: Values | None = None,
     requantize: Thresholds | None,
     out_dtype: OutType = None,
     out: Array | None = None,
+    quantize_x: QuantizeX = None,
 ) -> Array | QuantArray: ...
 def linear(
     x: Any,
@@ -55,6 +58,7 @@ def linear(
     requantize: Thresholds | None = None,
     out_dtype: OutType = None,
     out: Array | None = None,
+    quantize_x: QuantizeX = None,
 ) -> Any:
     """out[.., o] = sum_k x[.., k] * w[o, k] + bias[o].
 
@@ -62,19 +66,35 @@ def linear(
     are packed for the call. Constants may vary along x's rows and w's outputs, and along k in groups of a multiple of
     64. Result types, `requantize`, `out_dtype` and `out` as in `conv2d`.
 
-    >>> import quantarray as qa
+    x may also be an array of float32, float16 or bfloat16. Its product with the values of w is float32 (float16 by
+    `out_dtype`): sums of float32 in the order of k, the same by any number of threads, on GPUs and on all CPUs with
+    fused multiply-add, and the bias added last; w may have groups of any length.
+
+    With quantize_x="row" each row of such an x becomes int8 first, rint(x * s) with s = 127 / max(abs(x)), as BitNet
+    b1.58 has it (Ma et al., 2024, arXiv:2402.17764), or with a multiple of 64 each run of so many elements; the exact
+    product of integers is divided by s. Raises ValueError for a NaN or an infinity in x then.
+
+    >>> import numpy as np, quantarray as qa
     >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))
     >>> qa.linear(x, qa.encode([[1, 1, 1], [1, -1, 1]], values=(-1, 1)))
     array([[1, 3]], dtype=int32)
+    >>> x, w = np.float32([[0.5, 0.25, -1.0]]), qa.encode([[1, 0, -1]], values=(-1, 0, 1))
+    >>> qa.linear(x, w), qa.linear(x, w, quantize_x="row")
+    (array([[1.5]], dtype=float32), array([[1.503937]], dtype=float32))
     """
     op = "linear"
-    if not isinstance(x, QuantArray):
+    floats = float_rows.is_floats(x)
+    if not floats and quantize_x is not None:
+        raise TypeError(f"{op}: quantize_x is for x of float32, float16 or bfloat16, got {checks.kind(x)}")
+    if not (floats or isinstance(x, QuantArray)):
         x = operand(op, "x", x)
     if not isinstance(w, QuantArray):
         w = bits(op, "w", w, likely_fix.swapped(op, x, w))
     if w.ndim != 2 or w.axis != 1:
         got = f"{w.shape} packed on axis {w.axis}{likely_fix.weights(x, w)}"
         raise ValueError(f"{op}: w must be [outputs, k] packed on k (axis 1), got {got}")
+    if floats:
+        return float_rows.product(op, x, w, bias, requantize, out_dtype, out, quantize_x, linear)
     if isinstance(x, QuantArray) and x.axis != x.ndim - 1:
         raise ValueError(f"{op}: x must be packed on its last axis, got {x.shape} packed on axis {x.axis}")
     if not x.ndim or x.shape[-1] != w.shape[1]:

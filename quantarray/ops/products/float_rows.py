@@ -1,0 +1,105 @@
+"""Products of rows of floats and packed weights: by the weights' values, or by int8 codes of each row.
+
+No matrix of floats is made of the weights: values of 256 outputs are in memory at once. Sums of values are those of the
+float32 kernel, which adds in the order of k on every device and by any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...arrays import bfloat16, checks
+from ...arrays.array import QuantArray
+from ...arrays.exchange import as_cupy, is_on_gpu
+from ...arrays.thresholds import Thresholds
+from ...backends.registry import common_device, contiguous, device_of, empty, namespace, to_host
+from ...core.dtypes import Array
+from ...core.format import WORD_BITS
+from ..words.conversion import dequantize
+from . import calls, dense_product
+from .operand import bias_values
+
+_OUTPUTS = 256  # whose values are in memory at once: 4 MiB of 4,096 inputs, which the kernel reads from a cache
+_LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as BitNet has it
+_FLOATS = "float16", "float32", "bfloat16"
+
+
+def is_floats(x: Any) -> bool:
+    """True for an array of floats of 16 or 32 bits, of any library."""
+    return not checks.is_masked(x) and str(getattr(x, "dtype", "")).rpartition(".")[2] in _FLOATS
+
+
+def product(
+    op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds | None, out_dtype: Any, out: Any, quantize_x: Any,
+    integers: Callable[[Array, QuantArray], Array],
+) -> Any:  # fmt: skip
+    """x [.. k] of floats times w [o k]; see `linear`. integers: the product of int8 [m k] and packed weights."""
+    a = _widened(op, x)
+    if not a.ndim or a.shape[-1] != w.shape[1]:
+        raise ValueError(f"{op}: x {a.shape} and w {w.shape} must have the same last length")
+    device = common_device(op, x=a, w=w)
+    kind = checks.dtype(op, "out_dtype", np.float32 if out_dtype is None else out_dtype, (np.float16, np.float32))
+    shift = bias_values(op, bias, w.shape[0])
+    rows, shape = contiguous(a).reshape(-1, w.shape[1]), (*a.shape[:-1], w.shape[0])
+
+    def call(buffer: Array | None) -> Any:
+        y = _by_values(rows, w) if quantize_x is None else _by_codes(op, rows, w, quantize_x, integers)
+        if shift is not None:
+            y += namespace(device).asarray(shift.astype(np.float32))
+        result = y.reshape(shape)
+        if buffer is not None:
+            buffer[...] = result
+            return buffer
+        if requantize is not None:
+            return requantize(result)
+        return result if kind == np.float32 else result.astype(kind)
+
+    if out is None:
+        return call(None)
+    return calls.write_to(op, device, out, requantize, kind, shape, len(shape) - 1, call)
+
+
+def _widened(op: str, x: Any) -> Array:
+    """Return x as float32: NumPy's or CuPy's array."""
+    of_gpu = bfloat16.of_gpu(op, x)
+    if of_gpu is not None:
+        return of_gpu.widened()
+    a: Array = as_cupy(op, "x", x) if is_on_gpu(x) else checks.numbers(op, "x", x)
+    return a.astype(np.float32, copy=False)
+
+
+def _by_values(x: Array, w: QuantArray) -> Array:
+    """x @ values(w).T in float32; sums in the order of k."""
+    y = empty(device_of(x), (len(x), w.shape[0]), np.float32)
+    for first in range(0, w.shape[0], _OUTPUTS):
+        values = dequantize(w[first : first + _OUTPUTS]).astype(np.float32, copy=False)
+        y[:, first : first + _OUTPUTS] = dense_product.matrix_product(x, values.T)
+    return y
+
+
+def _by_codes(
+    op: str, x: Array, w: QuantArray, quantize_x: Any, integers: Callable[[Array, QuantArray], Array]
+) -> Array:
+    """Sum over the groups of x of (int8 codes @ w) / s, with s = 127 / the largest magnitude of a row in the group.
+
+    The products are exact where the levels of w are integers; each is divided, and added, in float64.
+    """
+    k = x.shape[1]
+    group = max(k, 1) if quantize_x == "row" else checks.integer(op, "quantize_x", quantize_x, WORD_BITS)
+    if quantize_x != "row" and group % WORD_BITS:
+        raise ValueError(f'{op}: quantize_x must be "row" or a multiple of {WORD_BITS} elements, got {quantize_x!r}')
+    xp = namespace(device_of(x))
+    total = xp.zeros((len(x), w.shape[0]))
+    for first in range(0, k if len(x) else 0, group):
+        part = x[:, first : first + group]
+        ends = xp.abs(part).max(axis=1, keepdims=True)
+        if not np.isfinite(to_host(ends)).all():
+            raise ValueError(f"{op}: x must be finite where it is quantised, got a NaN or an infinity")
+        scale = np.float32(127) / xp.maximum(ends, _LEAST)
+        codes = xp.rint(part * scale).astype(np.int8)
+        total += integers(codes, w if group >= k else w[:, first : first + group]).astype(np.float64) / scale
+    y: Array = total.astype(np.float32)
+    return y

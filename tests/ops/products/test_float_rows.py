@@ -1,0 +1,141 @@
+"""Rows of floats by packed weights, against sums in order, and against BitNet's formula."""
+
+import fake_cupy
+import numpy as np
+import pytest
+from float_products import summed
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import channels, laws, samples, seeds
+
+import quantarray as qa
+
+GROUPS = None, 5, 16, 32, 64
+RNG = np.random.default_rng(0)
+W = qa.from_codes(RNG.integers(0, 3, (300, 200)), qa.ternary)
+X = RNG.normal(size=(4, 200)).astype(np.float32)
+
+
+@given(st.data(), channels(), st.integers(1, 40), seeds())
+def test_values_of_any_law(data, k, outputs, seed):
+    w = data.draw(samples((outputs, k), 1, laws(8), (0, 1), GROUPS)).q
+    rng = np.random.default_rng(seed)
+    x = (rng.normal(size=(data.draw(st.integers(0, 5)), k)) * 10.0 ** rng.integers(-2, 3)).astype(np.float32)
+    with np.errstate(all="ignore"):
+        expected = summed(x, w.dequantize().astype(np.float32).T)
+        np.testing.assert_array_equal(qa.linear(x, w), expected)
+
+
+@pytest.mark.parametrize("outputs", [255, 256, 257, 600])
+def test_parts_of_outputs(outputs):
+    w = qa.from_codes(RNG.integers(0, 16, (outputs, 70)), qa.uint4, scale=np.float32([[0.5]]))
+    x = RNG.normal(size=(3, 70)).astype(np.float32)
+    np.testing.assert_array_equal(qa.linear(x, w), summed(x, w.dequantize().T))
+
+
+def test_types_and_shapes():
+    exact = qa.linear(X, W)
+    half = X.astype(np.float16)
+    np.testing.assert_array_equal(qa.linear(half, W), qa.linear(half.astype(np.float32), W))
+    np.testing.assert_array_equal(qa.linear(X, W, out_dtype=np.float16), exact.astype(np.float16))
+    np.testing.assert_array_equal(qa.linear(X.reshape(2, 2, 200), W), exact.reshape(2, 2, 300))
+    np.testing.assert_array_equal(qa.linear(X[1], W), exact[1])
+    np.testing.assert_array_equal(qa.linear(X[::2], W), exact[::2])
+    assert qa.linear(X[:0], W).shape == (0, 300) and qa.linear(X[:0], W, quantize_x="row").shape == (0, 300)
+    bias = RNG.normal(size=300).astype(np.float32)
+    np.testing.assert_array_equal(qa.linear(X, W, bias=bias), exact + bias)
+    packed = qa.linear(X, W, requantize=qa.Thresholds([0.0]))
+    np.testing.assert_array_equal(packed.dequantize() > 0, exact > 0)
+
+
+@pytest.mark.parametrize("quantize_x", [None, "row", 64])
+def test_results_where_they_are_wanted(quantize_x):
+    out = np.full((4, 300), np.nan, np.float32)
+    assert qa.linear(X, W, out=out, quantize_x=quantize_x) is out
+    np.testing.assert_array_equal(out, qa.linear(X, W, quantize_x=quantize_x))
+    half = np.empty((4, 300), np.float16)
+    qa.linear(X, W, out=half, out_dtype=np.float16, quantize_x=quantize_x)
+    np.testing.assert_array_equal(half, out.astype(np.float16))
+
+
+def bitnet(x, w):
+    """BitLinear of BitNet b1.58: activations by absmax in float32, integers, and the division."""
+    s = np.float32(127) / np.maximum(np.abs(x).max(1, keepdims=True), np.float32(1e-5))
+    codes = np.clip(np.rint(x * s), -128, 127)
+    return ((codes.astype(np.int64) @ w.T.astype(np.int64)).astype(np.float64) / s).astype(np.float32)
+
+
+@given(st.integers(1, 300), st.sampled_from([1e-30, 1e-6, 1.0, 1e30]), seeds())
+def test_rows_as_bitnet_has_them(k, size, seed):
+    rng = np.random.default_rng(seed)
+    w = rng.integers(-1, 2, (5, k))
+    x = (rng.normal(size=(3, k)) * size).astype(np.float32)
+    x[1] = 0
+    got = qa.linear(x, qa.encode(w, (-1, 0, 1)), quantize_x="row")
+    np.testing.assert_array_equal(got, bitnet(x, w))
+
+
+def test_the_largest_magnitude_is_127():
+    """Of either sign, and where the quotient is rounded up."""
+    w = qa.encode(np.eye(64, dtype=int), (0, 1))
+    for magnitude in np.float32(10) ** np.arange(-4, 30, 0.37, np.float32):
+        x = np.zeros((1, 64), np.float32)
+        x[0, 3], x[0, 5] = -magnitude, magnitude
+        y = qa.linear(x, w, quantize_x="row")
+        assert y[0, 5] == -y[0, 3] and abs(y[0, 5] / magnitude - 1) < 3e-7
+
+
+@pytest.mark.parametrize("group", [64, 128, 256])
+def test_rows_in_groups(group):
+    values = W.dequantize()
+    expected = np.zeros((4, 300))
+    for first in range(0, 200, group):
+        part = X[:, first : first + group]
+        s = np.float32(127) / np.abs(part).max(1, keepdims=True)
+        expected += (np.rint(part * s).astype(int) @ values[:, first : first + group].T) / s.astype(np.float64)
+    np.testing.assert_array_equal(qa.linear(X, W, quantize_x=group), expected.astype(np.float32))
+
+
+def test_scaled_weights():
+    w = qa.quantize(RNG.normal(size=(30, 256)).astype(np.float32), qa.Uniform(4), group=64)
+    x = RNG.normal(size=(4, 256)).astype(np.float32)
+    error = np.abs(qa.linear(x, w, quantize_x="row") - qa.linear(x, w)).max()
+    assert 0 < error < 0.5
+
+
+@pytest.mark.parametrize("quantize_x", [None, "row", 64])
+def test_a_gpu_gives_the_same(quantize_x):
+    expected = qa.linear(X, W, bias=np.float32(range(300)), quantize_x=quantize_x)
+    with fake_cupy.gpu() as xp, fake_cupy.sums_in_another_order():
+        got = qa.linear(xp.asarray(X), W.to_device("cuda"), bias=np.float32(range(300)), quantize_x=quantize_x)
+        np.testing.assert_array_equal(xp.asnumpy(got), expected)
+        with pytest.raises(qa.DeviceError, match="linear: operands are on different devices"):
+            qa.linear(X, W.to_device("cuda"), quantize_x=quantize_x)
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: qa.linear(X[:, :7], W), ValueError, r"x \(4, 7\) and w \(300, 200\) must have the same last length"),
+        (lambda: qa.linear(X.astype(np.float64), W), TypeError, "float64"),
+        (lambda: qa.linear(X, W, quantize_x=60), ValueError, "quantize_x must be at least 64, got 60"),
+        (lambda: qa.linear(X, W, quantize_x=100), ValueError, 'must be "row" or a multiple of 64'),
+        (lambda: qa.linear(X, W, quantize_x="column"), TypeError, "quantize_x must be an integer"),
+        (lambda: qa.linear(X * np.nan, W, quantize_x="row"), ValueError, "x must be finite where it is quantised"),
+        (lambda: qa.linear(np.ones((1, 200), np.int8), W, quantize_x="row"), TypeError, "quantize_x is for x of float"),
+        (lambda: qa.linear(X, W, out_dtype=np.int32), TypeError, "out_dtype must be one of float16, float32"),
+        (lambda: qa.linear(X, W, out=np.empty((4, 30), np.float32)), ValueError, "out must be a writable NumPy array"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_no_matrix_of_all_weights(monkeypatch):
+    """Values of 256 outputs at a time."""
+    seen = []
+    real = qa.ops.products.float_rows.dequantize
+    monkeypatch.setattr(qa.ops.products.float_rows, "dequantize", lambda q: seen.append(q.shape) or real(q))
+    qa.linear(X, W)
+    assert seen == [(256, 200), (44, 200)]

@@ -160,13 +160,13 @@ from .ops.products.conv_transpose import conv_transpose1d, conv_transpose2d, con
 from .ops.products.convolution import conv2d
 from .ops.products.convolution_1d_3d import conv1d, conv3d
 from .ops.products.folding import fold
-from .ops.products.hamming_search import top_k
 from .ops.products.matrix_product import linear, matmul
 from .ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
 from .ops.products.residual import add_residual
 from .ops.quantize.bit_allocation import allocate_bits
 from .ops.quantize.quantization import quantize
 from .ops.quantize.scheme_choice import choose
+from .ops.search.nearest import rescore, top_k, within
 from .ops.statistical.map_reduce import map_reduce
 from .ops.statistical.reductions import all, any, count_nonzero, counts, max, mean, min, prod, std, sum, var
 from .ops.statistical.searching import (
@@ -421,6 +421,7 @@ __all__ = [
     "remainder",
     "repack",
     "repeat",
+    "rescore",
     "reshape",
     "result_type",
     "roll",
@@ -476,6 +477,7 @@ __all__ = [
     "vecdot",
     "vstack",
     "where",
+    "within",
     "zeros",
     "zeros_like",
 ]

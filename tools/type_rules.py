@@ -195,7 +195,14 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         ),
         "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**63 on", "float32"),
         "hamming": _INT64,
-        "top_k": Rule(*["distances and indices: int64; arrays of more than one bit an element are refused"] * 2),
+        **dict.fromkeys(
+            ("top_k", "within"),
+            Rule(
+                "indices: int64; distances: int64 (hamming, l2), as linear (dot), float64 (all others)",
+                "indices: int64; distances: int64 (hamming), as linear (dot), float64 (all others)",
+            ),
+        ),
+        "rescore": Rule(*["distances: float64, indices: int64, of dense rows"] * 2),
         **dict.fromkeys(("matmul", "linear", "conv1d", "conv2d", "conv3d"), _REQUANTIZED),
         **{f"conv_transpose{n}d": _REQUANTIZED for n in (1, 2, 3)},
         **{f"conv{n}d_{of}_adjoint": _ADJOINT for n in (1, 2, 3) for of in ("data", "filter")},

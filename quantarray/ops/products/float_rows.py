@@ -46,7 +46,7 @@ def product(
     rows, shape = contiguous(a).reshape(-1, w.shape[1]), (*a.shape[:-1], w.shape[0])
 
     def call(buffer: Array | None) -> Any:
-        y = _by_values(rows, w) if quantize_x is None else _by_codes(op, rows, w, quantize_x, integers)
+        y = _by_values(rows, w) if quantize_x is None else by_codes(op, rows, w, quantize_x, integers)
         if shift is not None:
             y += namespace(device).asarray(shift.astype(np.float32))
         result = y.reshape(shape)
@@ -80,7 +80,7 @@ def _by_values(x: Array, w: QuantArray) -> Array:
     return y
 
 
-def _by_codes(
+def by_codes(
     op: str, x: Array, w: QuantArray, quantize_x: Any, integers: Callable[[Array, QuantArray], Array]
 ) -> Array:
     """Sum over the groups of x of (int8 codes @ w) / s, with s = 127 / the largest magnitude of a row in the group.

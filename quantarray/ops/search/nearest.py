@@ -1,0 +1,204 @@
+"""The nearest rows of a database, all rows within a radius, and a second look at candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ...arrays import checks
+from ...arrays.array import QuantArray
+from ...backends.registry import contiguous, empty, kernel, namespace
+from ...core.dtypes import Array
+from ...core.errors import DeviceError
+from ...core.hints import Bools, QuantizeX, Vector
+from ..manipulation.taking import take
+from . import checking, metrics
+from .metrics import Metric
+from .selection import Best, smallest
+
+Name = Literal["hamming", "jaccard", "dice", "tversky", "dot", "cosine", "l2"]
+_SCORES = 1 << 20  # of a block
+_BY_HEAPS = 512  # at most, rows that the kernel keeps sorted for each query: more are found sooner by a partition
+
+
+class Nearest(NamedTuple):
+    """A result of `top_k`, nearest first: both [queries k], or [k] of one query; indices int64."""
+
+    distances: Array
+    indices: Array
+
+
+class Within(NamedTuple):
+    """A result of `within`: the rows of query q are indices[starts[q] : starts[q + 1]], in ascending order."""
+
+    starts: Array
+    indices: Array
+    distances: Array
+
+
+def top_k(
+    queries: QuantArray | Bools | Vector,
+    database: QuantArray | Bools,
+    k: int,
+    metric: Name = "hamming",
+    *,
+    where: QuantArray | Vector | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    quantize_queries: QuantizeX = None,
+) -> Nearest:
+    """Find the k rows of a packed database that are nearest to each query, by comparing it with all of them.
+
+    queries: QuantArray [m d], or [d]; database: QuantArray [n d]; both packed on the last axis. Arrays of bools are
+    packed for the call, as uint1; pack a database once with `encode(database, values=uint1)`. Of equal scores the lower
+    index comes first. Scores of a block of rows are in memory at once.
+
+    `distances` are, by metric:
+
+    - "hamming", int64: places where codes differ. One dtype. For levels -1 and 1, `d - 2 * distances` are the products.
+    - "jaccard" (Tanimoto), "dice" and "tversky" (with `alpha` for what only the query has and `beta` for what only the
+      row has), float64 similarities, the largest first, of arrays of 1 bit; 1 where both are empty.
+    - "dot", the largest first, "cosine", float64, the largest first, and "l2", the squared distance: of packed arrays
+      of any bits. Queries may be float32, float16 or int8 arrays, too, and `quantize_queries` makes int8 of such floats
+      as `quantize_x` of `linear` does. Exact for integer levels; float32 products as of `linear` otherwise.
+
+    where: rows that are searched, a mask [n] or ids. k is at most their number.
+
+    Raises TypeError for dtypes that a metric does not take, ValueError where shapes or k do not fit, DeviceError on a
+    GPU for all but Hamming distances of 1 bit.
+
+    >>> import quantarray as qa
+    >>> codes = qa.encode([[1, 1, 1], [1, -1, 1], [-1, -1, -1]], values=(-1, 1))
+    >>> qa.top_k(qa.encode([1, -1, -1], values=(-1, 1)), codes, 2)
+    Nearest(distances=array([1, 1]), indices=array([1, 2]))
+    >>> sets = qa.pack_bits([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]])
+    >>> qa.top_k(qa.pack_bits([1, 1, 1, 0]), sets, 2, "jaccard", where=[1, 2])
+    Nearest(distances=array([0.75, 0.  ]), indices=array([1, 2]))
+    """
+    op = "top_k"
+    how = metrics.metric_of(op, metric, alpha, beta, quantize_queries)
+    asked, rows = checking.operands(op, queries, database, how)
+    chosen = checking.selected(op, where, len(rows))
+    n = len(rows) if chosen is None else len(chosen)
+    k = checks.integer(op, "k", k, 0)
+    if k > n:
+        what = f"rows of database {rows.shape}" if chosen is None else f"rows of {len(rows)} that where selects"
+        raise ValueError(f"{op}: k must be at most the {n} {what}, got {k}")
+    single = asked.ndim == 1
+    asked, searched = asked[None] if single else asked, rows if chosen is None else take(rows, chosen, 0)
+    if how.name == "hamming" and rows.bits == 1 and 0 < k and (k <= _BY_HEAPS or rows.device != "cpu"):
+        scores, ids = _by_heaps(asked, searched, k)
+    else:
+        best = Best(len(asked), k)
+        for first, block in _blocks(asked, searched, how, max(k, _SCORES // max(1, len(asked)))):
+            best.add(how.sign * block, first)
+        scores, ids = how.sign * best.scores, best.rows
+    if chosen is not None:
+        ids = namespace(rows.device).asarray(chosen)[ids]
+    return Nearest(scores[0], ids[0]) if single else Nearest(scores, ids)
+
+
+def _by_heaps(asked: QuantArray, searched: QuantArray, k: int) -> tuple[Array, Array]:
+    """Return the distances and rows that the kernel finds, which stores no others."""
+    rows, words = (contiguous(q.words[0]) for q in (searched, asked))
+    out = empty(searched.device, (2, len(asked), k), np.int64)
+    kernel(searched.device, "nearest")(rows, words, out)
+    return out[0], out[1]
+
+
+def _blocks(asked: Any, searched: QuantArray, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
+    """(first row, scores [queries rows]) of each `size` rows, and of none where there are none."""
+    scores = metrics.scores_of(asked, how)
+    for first in range(0, max(1, len(searched)), size):
+        yield first, scores(searched[first : first + size])
+
+
+def within(
+    queries: QuantArray | Bools | Vector,
+    database: QuantArray | Bools,
+    radius: float,
+    metric: Name = "hamming",
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    quantize_queries: QuantizeX = None,
+) -> Within:
+    """Find all rows of a packed database whose distance from a query is at most `radius`.
+
+    Of similarities ("jaccard", "dice", "tversky", "dot", "cosine") those are found that are at least `radius`. Operands
+    and scores as of `top_k`. Rows of a query are in ascending order.
+
+    >>> import quantarray as qa
+    >>> sets = qa.pack_bits([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]])
+    >>> qa.within(sets[:2], sets, 0.5, "jaccard")
+    Within(starts=array([0, 2, 4]), indices=array([0, 1, 0, 1]), distances=array([1. , 0.5, 0.5, 1. ]))
+    """
+    op = "within"
+    how = metrics.metric_of(op, metric, alpha, beta, quantize_queries)
+    asked, rows = checking.operands(op, queries, database, how)
+    if rows.device != "cpu":
+        raise DeviceError(f"{op}: rows within a radius are searched on the CPU; .to_device('cpu') moves them")
+    limit = how.sign * checks.number(op, "radius", radius)
+    asked = asked[None] if asked.ndim == 1 else asked
+    parts = []
+    for first, block in _blocks(asked, rows, how, max(1, _SCORES // max(1, len(asked)))):
+        query, row = np.nonzero(how.sign * block <= limit)
+        parts.append((query, row + first, block[query, row]))
+    query, row, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
+    order = np.argsort(query, kind="stable")
+    starts = np.searchsorted(query[order], np.arange(len(asked) + 1))
+    return Within(starts, row[order], scores[order])
+
+
+def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, metric: Name = "dot") -> Nearest:
+    """Sort candidates by scores of floats, and return the k nearest of each query.
+
+    candidates: a result of `top_k` for the same queries, or indices [m c]; queries: floats [m d], or [d]; rows: floats
+    or bytes [n d] that may be memory-mapped: only the candidates' are read, those of one query at a time. metric:
+    "dot", "cosine" or "l2", in float64. Of equal scores the lower index comes first.
+
+    >>> import numpy as np, quantarray as qa
+    >>> rows = np.float32([[1, 2], [2, 1], [-1, 0.5]])
+    >>> found = qa.top_k(qa.pack_bits(rows[:1] > 0), qa.pack_bits(rows > 0), 2)
+    >>> qa.rescore(found, np.float32([[0, 3]]), rows, 1)
+    Nearest(distances=array([[6.]]), indices=array([[0]]))
+    """
+    op = "rescore"
+    name = checks.choice(op, "metric", metric, metrics.PRODUCTS)
+    asked = checks.numbers(op, "queries", queries).astype(np.float64)
+    ids = checks.numbers(op, "candidates", candidates.indices if isinstance(candidates, Nearest) else candidates)
+    if not isinstance(rows, np.ndarray):
+        rows = checks.numbers(op, "rows", rows)
+    single = asked.ndim == 1
+    asked, ids = (np.atleast_2d(asked), np.atleast_2d(ids)) if single else (asked, ids)
+    if asked.ndim != 2 or rows.ndim != 2 or ids.ndim != 2 or len(ids) != len(asked):
+        raise ValueError(
+            f"{op}: needs queries [m d], rows [n d] and candidates [m c], got {asked.shape}, {rows.shape} and "
+            f"{ids.shape}"
+        )
+    if asked.shape[1] != rows.shape[1]:
+        raise ValueError(f"{op}: queries {asked.shape} and rows {rows.shape} must have the same last length")
+    k = checks.integer(op, "k", k, 0, ids.shape[1])
+    sign = 1 if name == "l2" else -1
+    scores, indices = np.empty((len(asked), k)), np.empty((len(asked), k), np.int64)
+    for q, query in enumerate(asked):
+        near = np.sort(checks.indices(op, ids[q], len(rows), 0))
+        each = _float_scores(name, query, np.asarray(rows[near], np.float64))
+        at = smallest(sign * each[None], k)[0]
+        scores[q], indices[q] = each[at], near[at]
+    return Nearest(scores[0], indices[0]) if single else Nearest(scores, indices)
+
+
+def _float_scores(name: str, query: Array, rows: Array) -> Array:
+    if name == "l2":
+        difference = rows - query
+        distances: Array = np.einsum("ij,ij->i", difference, difference)
+        return distances
+    products: Array = np.einsum("ij,j->i", rows, query)
+    if name == "dot":
+        return products
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows)) * np.sqrt(np.einsum("j,j->", query, query))
+    cosines: Array = np.divide(products, norms, out=np.zeros(len(rows)), where=norms > 0)
+    return cosines

@@ -1,0 +1,251 @@
+"""Searches by every metric, against NumPy on all pairs: ids, their order, and scores."""
+
+import fractions
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import laws, samples, seeds
+
+import quantarray as qa
+from quantarray.ops.search import nearest, selection
+
+SETS = "jaccard", "dice", "tversky"
+PRODUCTS = "dot", "cosine", "l2"
+
+
+def pairs(name, a, b, alpha=1.0, beta=1.0):
+    """Return scores of all pairs of rows [m d] and [n d], of values."""
+    if name == "hamming":
+        return (a[:, None] != b[None]).sum(-1)
+    if name in SETS:
+        both = a.astype(int) @ b.T.astype(int)
+        only_a, only_b = a.sum(1)[:, None] - both, b.sum(1)[None] - both
+        if name == "dice":
+            up, down = 2 * both, 2 * both + only_a + only_b
+        else:
+            up, down = both, both + alpha * only_a + beta * only_b if name == "tversky" else both + only_a + only_b
+        return np.where(down > 0, up / np.where(down > 0, down, 1), 1.0)
+    products = a @ b.T
+    if name == "dot":
+        return products
+    one, two = (a * a).sum(1)[:, None], (b * b).sum(1)[None]
+    if name == "l2":
+        return one + two - 2 * products
+    norms = np.sqrt(one.astype(float)) * np.sqrt(two.astype(float))
+    return np.where(norms > 0, products / np.where(norms > 0, norms, 1), 0.0)
+
+
+def nearest_of(name, scores, k):
+    """(scores, ids) by a stable sort of all."""
+    sign = 1 if name in ("hamming", "l2") else -1
+    ids = np.argsort(sign * scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, ids, 1), ids
+
+
+def check(got, expected):
+    np.testing.assert_array_equal(got.indices, expected[1])
+    np.testing.assert_array_equal(got.distances, expected[0])
+    assert got.indices.dtype == np.int64
+
+
+@st.composite
+def sizes(draw):
+    return draw(st.integers(0, 5)), draw(st.integers(1, 60)), draw(st.sampled_from([1, 3, 64, 70, 130]))
+
+
+@pytest.fixture(autouse=True, params=[1 << 20, 7])
+def block(request, monkeypatch):
+    """Whole databases at once, and a few rows at a time."""
+    monkeypatch.setattr(nearest, "_SCORES", request.param)
+
+
+@given(st.data(), sizes(), st.sampled_from([0.0, 0.02, 0.5, 1.0]), seeds())
+@pytest.mark.parametrize("name", ["hamming", *SETS])
+def test_sets(name, data, size, density, seed):
+    m, n, d = size
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((m, d)) < density, rng.random((n, d)) < density
+    k, settings = data.draw(st.integers(0, n)), {"alpha": 0.25, "beta": 2.0} if name == "tversky" else {}
+    expected = nearest_of(name, pairs(name, a, b, **settings), k)
+    check(qa.top_k(a, b, k, name, **settings), expected)
+    signs = [qa.from_codes(x.astype(np.uint8), qa.bipolar) for x in (a, b)]
+    check(qa.top_k(*signs, k, name, **settings), expected)
+
+
+@given(st.data(), sizes(), seeds())
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_integers_of_any_bits(name, data, size, seed):
+    m, n, d = size
+    one, two = (data.draw(laws(8, kinds=("integer",))) for _ in range(2))
+    x, y = (data.draw(samples(shape, 1, law)) for shape, law in (((m, d), one), ((n, d), two)))
+    k = data.draw(st.integers(0, n))
+    check(qa.top_k(x.q, y.q, k, name), nearest_of(name, pairs(name, x.values, y.values), k))
+
+
+@given(st.data(), sizes(), seeds())
+def test_codes_of_several_bits_by_places_that_differ(data, size, seed):
+    m, n, d = size
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, 3, (m, d)), rng.integers(0, 3, (n, d))
+    k = data.draw(st.integers(0, n))
+    check(
+        qa.top_k(*(qa.from_codes(x, qa.ternary) for x in (a, b)), k), nearest_of("hamming", pairs("hamming", a, b), k)
+    )
+
+
+@given(st.data(), sizes(), st.sampled_from([np.float32, np.float16, np.int8]), seeds())
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_dense_queries(name, data, size, dtype, seed):
+    """Products are those of `linear`; what is computed of them is float64."""
+    m, n, d = size
+    rng = np.random.default_rng(seed)
+    queries = (rng.normal(size=(m, d)) * 40).astype(dtype)
+    rows = qa.quantize(rng.normal(size=(n, d)).astype(np.float32), qa.Uniform(4), scale_axis=0)
+    k = data.draw(st.integers(0, n))
+    products = qa.linear(queries, rows)
+    one = (queries.astype(np.float64) ** 2).sum(1)[:, None]
+    two = qa.map_reduce(lambda x: np.square(x.astype(np.float64)), rows, axis=1)[None]
+    if name == "dot":
+        scores = products
+    elif name == "l2":
+        scores = np.maximum(one + two - 2 * products.astype(float), 0)
+    else:
+        norms = np.sqrt(one) * np.sqrt(two)
+        scores = np.where(norms > 0, products / np.where(norms > 0, norms, 1), 0.0)
+    check(qa.top_k(queries, rows, k, name), nearest_of(name, scores, k))
+
+
+def test_queries_made_int8():
+    rng = np.random.default_rng(0)
+    queries, rows = rng.normal(size=(3, 256)).astype(np.float32), qa.pack_bits(rng.random((100, 256)) < 0.5)
+    scores = qa.linear(queries, rows, quantize_x="row")
+    check(qa.top_k(queries, rows, 9, "dot", quantize_queries="row"), nearest_of("dot", scores, 9))
+
+
+def test_ratios_are_compared_exactly():
+    """Neighbouring fractions of 20,000 bits differ by 2.5e-9; equal ones of other counts are ties."""
+    d, rows = 20000, np.zeros((4, 20000), bool)
+    for row, count in enumerate((9999, 10000, 5000, 10000)):
+        rows[row, :count] = True
+    query = np.ones(d, bool)
+    found = qa.top_k(query, rows, 4, "jaccard")
+    assert found.indices.tolist() == [1, 3, 0, 2]
+    assert [fractions.Fraction(x).limit_denominator(d) for x in found.distances] == [
+        fractions.Fraction(n, d) for n in (10000, 10000, 9999, 5000)
+    ]
+    half = qa.top_k(np.arange(8) < 2, [[1, 0] * 4, [1, 1, 1, 1, 0, 0, 0, 0]] == np.int64(1), 2, "jaccard")
+    assert half.indices.tolist() == [1, 0] and half.distances.tolist() == [0.5, 0.2]
+
+
+@pytest.mark.parametrize("name", ["hamming", "jaccard", "dot"])
+@given(st.data(), seeds())
+def test_where(name, data, seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((3, 70)) < 0.5, rng.random((40, 70)) < 0.5
+    mask = rng.random(40) < data.draw(st.sampled_from([0.1, 0.5, 1.0]))
+    k = data.draw(st.integers(0, int(mask.sum())))
+    values = pairs(name, a.astype(int), b.astype(int)) if name == "dot" else pairs(name, a, b)
+    scores, ids = nearest_of(name, values[:, mask], k)
+    ids = np.flatnonzero(mask)[ids]
+    packed = [qa.pack_bits(x) for x in (a, b)]
+    some = rng.permutation(
+        np.concatenate([np.flatnonzero(mask), np.flatnonzero(mask)[:3] - 40])
+    )  # twice, and from the end
+    for where in (mask, qa.pack_bits(mask), some, some.tolist()):
+        check(qa.top_k(*packed, k, name, where=where), (scores, ids))
+
+
+@pytest.mark.parametrize("k", [1, 399, 512, 513, 600])
+def test_many_rows_are_found_by_a_partition(k):
+    """The kernel keeps up to 512 sorted; ties are the same."""
+    rng = np.random.default_rng(0)
+    a, b = rng.random((3, 8)) < 0.5, rng.random((600, 8)) < 0.5
+    check(qa.top_k(a, b, k), nearest_of("hamming", pairs("hamming", a, b), k))
+    assert qa.top_k(a[0], b, k).indices.tolist() == qa.top_k(a, b, k).indices[0].tolist()
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(0, 7))
+def test_smallest(rows, k):
+    scores = np.array(rows)
+    np.testing.assert_array_equal(selection.smallest(scores, k), np.argsort(scores, axis=1, kind="stable")[:, :k])
+
+
+@given(sizes(), st.sampled_from(["hamming", *SETS, *PRODUCTS]), st.sampled_from([0.0, 0.3, 0.5, 3.0]), seeds())
+def test_within(size, name, radius, seed):
+    m, n, d = size
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((m, d)) < 0.3, rng.random((n, d)) < 0.3
+    values = pairs(name, a.astype(int), b.astype(int)) if name in PRODUCTS else pairs(name, a, b)
+    inside = values <= radius if name in ("hamming", "l2") else values >= radius
+    starts, indices, distances = (
+        qa.within(a, b, radius, name)
+        if name not in PRODUCTS
+        else qa.within(qa.pack_bits(a), qa.pack_bits(b), radius, name)
+    )
+    np.testing.assert_array_equal(starts, np.concatenate([[0], np.cumsum(inside.sum(1))]))
+    np.testing.assert_array_equal(indices, np.nonzero(inside)[1])
+    np.testing.assert_array_equal(distances, values[inside])
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_rescore(name, tmp_path):
+    rng = np.random.default_rng(0)
+    floats = rng.normal(size=(500, 96)).astype(np.float32)
+    asked = floats[:4] + 0.2 * rng.normal(size=(4, 96)).astype(np.float32)
+    stored = np.memmap(tmp_path / "rows", np.float32, "w+", shape=floats.shape)
+    stored[:] = floats
+    found = qa.top_k(asked > 0, floats > 0, 50)
+    values = pairs(name, asked.astype(float), floats.astype(float))
+    mask = np.full(values.shape, np.inf if name == "l2" else -np.inf)
+    np.put_along_axis(mask, found.indices, np.take_along_axis(values, found.indices, 1), 1)
+    scores, ids = nearest_of(name, mask, 10)
+    for rows in (floats, stored):
+        got = qa.rescore(found, asked, rows, 10, name)
+        np.testing.assert_array_equal(got.indices, ids)
+        np.testing.assert_allclose(got.distances, scores, rtol=1e-9, atol=1e-9)
+    assert qa.rescore(found.indices[0], asked[0], floats, 1, name).indices.tolist() == ids[0, :1].tolist()
+    assert qa.rescore(found, asked, floats, 0, name).indices.shape == (4, 0)
+
+
+def test_equal_candidates_come_in_order():
+    rows = np.float32([[1, 0], [2, 0], [1, 0], [2, 0]])
+    assert qa.rescore([[3, 2, 1, 0]], np.float32([[1, 0]]), rows, 4).indices.tolist() == [[1, 3, 0, 2]]
+
+
+BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8), np.uint8), qa.uint4)
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: qa.top_k(BITS, BITS, 1, "tanimoto"), ValueError, "metric must be one of 'hamming', 'jaccard'"),
+        (lambda: qa.top_k(CODES, CODES, 1, "jaccard"), TypeError, "jaccard compares sets, so queries must have 1 bit"),
+        (lambda: qa.top_k(BITS, CODES, 1), TypeError, "must have one dtype"),
+        (
+            lambda: qa.top_k(np.ones((1, 8)), BITS, 1, "dot"),
+            TypeError,
+            "or float32, float16, int8 or uint8, got float64",
+        ),
+        (lambda: qa.top_k(np.float32([[np.nan] * 8]), BITS, 1, "dot"), ValueError, r"queries must be finite.*\(0, 0\)"),
+        (lambda: qa.top_k(BITS, BITS, 1, "tversky", alpha=-1), ValueError, "alpha and beta of tversky must not be"),
+        (
+            lambda: qa.top_k(BITS, BITS, 1, quantize_queries="row"),
+            ValueError,
+            "quantize_queries is for the metrics dot",
+        ),
+        (lambda: qa.top_k(BITS, BITS, 3, where=[1, 1, 2]), ValueError, "at most the 2 rows of 8 that where selects"),
+        (lambda: qa.top_k(BITS, BITS, 1, where=[True] * 7), ValueError, r"where must be a mask \[8\] or ids of rows"),
+        (lambda: qa.top_k(BITS, BITS, 1, where=[8]), IndexError, "8 is out of bounds for axis 0 of length 8"),
+        (lambda: qa.top_k(BITS, BITS, 1, where=[0.5]), TypeError, "where must be a mask"),
+        (lambda: qa.rescore([[9]], np.ones((1, 8)), np.ones((3, 8)), 1), IndexError, "9 is out of bounds"),
+        (lambda: qa.rescore([[0]], np.ones((2, 8)), np.ones((3, 8)), 1), ValueError, "needs queries"),
+        (lambda: qa.rescore([[0]], np.ones((1, 7)), np.ones((3, 8)), 1), ValueError, "the same last length"),
+        (lambda: qa.rescore([[0]], np.ones((1, 8)), np.ones((3, 8)), 2), ValueError, "k must be at most 1, got 2"),
+        (lambda: qa.within(BITS, BITS, np.inf), ValueError, "radius must be finite"),
+    ],
+)
+def test_errors(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

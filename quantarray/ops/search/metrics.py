@@ -3,15 +3,16 @@
 | metric | score | rows |
 |---|---|---|
 | hamming | places where codes differ | one dtype |
-| jaccard | n(a & b) / n(a or b); 1 for two empty sets | 1 bit |
-| dice | 2 n(a & b) / (n(a) + n(b)); 1 for two empty sets | 1 bit |
-| tversky | n(a & b) / (n(a & b) + alpha n(a without b) + beta n(b without a)); 1 for 0 / 0 | 1 bit |
+| jaccard | n(a & b) / n(a or b) | 1 bit |
+| dice | 2 n(a & b) / (n(a) + n(b)) | 1 bit |
+| tversky | n(a & b) / (n(a & b) + alpha n(a without b) + beta n(b without a)) | 1 bit |
 | dot | sum a * b | any |
-| cosine | sum a * b / (norm(a) * norm(b)); 0 for a norm of 0 | any |
+| cosine | sum a * b / (norm(a) * norm(b)) | any |
 | l2 | sum (a - b)**2, the squared distance | any |
 
-a is the query. Counts and sums of integers are exact, and each ratio of them is a float64 that was rounded once: ratios
-of counts below 2**26 that differ are different floats, so they are compared exactly.
+a is the query. 0 / 0, as of two empty sets, is 0, as RDKit has it: what has nothing is near to nothing. Counts and sums
+of integers are exact, and each ratio of counts is a float64 that was rounded once: ratios of counts below 2**26 that
+differ are different floats, so they are compared exactly.
 """
 
 from __future__ import annotations
@@ -80,13 +81,12 @@ def _sets(queries: QuantArray, metric: Metric) -> Scores:
 
     def scores(rows: QuantArray) -> Array:
         others = _of_law(rows, uint1)
-        both: Array = linear(others, members).T.astype(np.int64)
-        only_query, only_row = of_query - both, _squares(others)[None] - both
+        both, of_row = linear(others, members).T, _squares(others)[None]
         if metric.name == "jaccard":
-            return ratio(both, both + only_query + only_row)
+            return ratio(both, of_query + of_row - both)
         if metric.name == "dice":
-            return ratio(2 * both, 2 * both + only_query + only_row)
-        return ratio(both, both + metric.alpha * only_query + metric.beta * only_row)
+            return ratio(2 * both, of_query + of_row)
+        return ratio(both, both + metric.alpha * (of_query - both) + metric.beta * (of_row - both))
 
     return scores
 
@@ -102,8 +102,7 @@ def _products(queries: Any, metric: Metric) -> Scores:
         of_row = _squares(rows)[None]
         if metric.name == "cosine":
             norms = np.sqrt(of_query.astype(np.float64)) * np.sqrt(of_row.astype(np.float64))
-            cosines: Array = np.divide(products, norms, out=np.zeros(norms.shape), where=norms > 0)
-            return cosines
+            return ratio(products, norms)
         exact = products.dtype.kind == "i" and of_query.dtype.kind == of_row.dtype.kind == "i"
         wide = np.int64 if exact else np.float64
         squares: Array = np.maximum(of_query + of_row - 2 * products.astype(wide), 0)
@@ -127,8 +126,8 @@ def _product_with(queries: Any, quantize_queries: QuantizeX) -> Scores:
 
 
 def ratio(numerator: Array, denominator: Array) -> Array:
-    """numerator / denominator, and 1 for 0 / 0: two empty sets are equal."""
-    return np.divide(numerator, denominator, out=np.ones(denominator.shape), where=denominator != 0)
+    """numerator / denominator in float64, and 0 for 0 / 0."""
+    return np.divide(numerator, denominator, out=np.zeros(denominator.shape), where=denominator != 0)
 
 
 def _squares(x: Any) -> Array:

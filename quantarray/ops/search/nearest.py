@@ -59,7 +59,7 @@ def top_k(
 
     - "hamming", int64: places where codes differ. One dtype. For levels -1 and 1, `d - 2 * distances` are the products.
     - "jaccard" (Tanimoto), "dice" and "tversky" (with `alpha` for what only the query has and `beta` for what only the
-      row has), float64 similarities, the largest first, of arrays of 1 bit; 1 where both are empty.
+      row has), float64 similarities, the largest first, of arrays of 1 bit; 0 where both are empty.
     - "dot", the largest first, "cosine", float64, the largest first, and "l2", the squared distance: of packed arrays
       of any bits. Queries may be float32, float16 or int8 arrays, too, and `quantize_queries` makes int8 of such floats
       as `quantize_x` of `linear` does. Exact for integer levels; float32 products as of `linear` otherwise.

@@ -26,7 +26,7 @@ def pairs(name, a, b, alpha=1.0, beta=1.0):
             up, down = 2 * both, 2 * both + only_a + only_b
         else:
             up, down = both, both + alpha * only_a + beta * only_b if name == "tversky" else both + only_a + only_b
-        return np.where(down > 0, up / np.where(down > 0, down, 1), 1.0)
+        return np.where(down > 0, up / np.where(down > 0, down, 1), 0.0)
     products = a @ b.T
     if name == "dot":
         return products

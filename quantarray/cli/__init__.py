@@ -1,4 +1,4 @@
-"""The command line: `quantarray run`, `info`, `profile`, `convert`, `compare`, `demo`, `warm`."""
+"""The command line: `quantarray run`, `info`, `profile`, `convert`, `compare`, `search`, `demo`, `warm`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..core.errors import DeviceError
-from . import compare, convert, demo, info, output, profile, run, warm
+from . import compare, convert, demo, info, output, profile, run, search, warm
 
-_COMMANDS = "run | info | profile | convert | compare | demo | warm"
+_COMMANDS = "run | info | profile | convert | compare | search | demo | warm"
 # What a user's file or argument can cause. A TypeError is not among them: that would be this library's own mistake.
 _USER_ERRORS = (OSError, ValueError, ImportError, MemoryError, OverflowError, DeviceError)
 
@@ -57,7 +57,7 @@ def _status(argv: Sequence[str] | None) -> int:
     parser = _Parser(prog="quantarray", description="Arrays and networks of 1 to 8 bits that stay packed.")
     parser.add_argument("--version", action="version", version=f"quantarray {__version__}")
     commands = parser.add_subparsers(title="commands", metavar=_COMMANDS)
-    for command in (run, info, profile, convert, compare, demo, warm):
+    for command in (run, info, profile, convert, compare, search, demo, warm):
         command.add_parser(commands)
     try:
         args = parser.parse_args(argv)

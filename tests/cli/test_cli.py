@@ -52,7 +52,7 @@ def error(capsys, *args):
     return err
 
 
-COMMANDS = ("run", "info", "profile", "convert", "compare", "demo", "warm")
+COMMANDS = ("run", "info", "profile", "convert", "compare", "search", "demo", "warm")
 
 
 # the program

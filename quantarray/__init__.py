@@ -166,6 +166,7 @@ from .ops.products.residual import add_residual
 from .ops.quantize.bit_allocation import allocate_bits
 from .ops.quantize.quantization import quantize
 from .ops.quantize.scheme_choice import choose
+from .ops.search.embeddings import from_embeddings
 from .ops.search.nearest import rescore, top_k, within
 from .ops.statistical.map_reduce import map_reduce
 from .ops.statistical.reductions import all, any, count_nonzero, counts, max, mean, min, prod, std, sum, var
@@ -341,6 +342,7 @@ __all__ = [
     "from_bitarray",
     "from_codes",
     "from_dlpack",
+    "from_embeddings",
     "from_packbits",
     "from_words",
     "full",

@@ -141,6 +141,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         "quantize": Rule(*["the dtype of the quantiser, with the constants that it fits"] * 2),
         "from_dlpack": Rule("the integer dtype given; else uint1 for bool, uint8 for uint8, int8 for int8", "refused"),
         **dict.fromkeys(("pack_bits", "from_packbits", "from_bitarray"), Rule("uint1", "refused")),
+        "from_embeddings": Rule("uint1 of signs; int8 or uint8 of bytes, uniform(8) with ranges", "refused"),
         **dict.fromkeys(("relu_mask", "dropout_mask"), _MASK),
         "load": Rule("the dtype that was saved", "the law that was saved"),
         "asnumpy": Rule("the dtype of the operand", "the law of the operand"),

@@ -35,7 +35,8 @@ def versions(seconds):
 
     missing = {name: what for name, what in NEEDED.items() if not find_spec(name)}
     missing |= {name: what for name, what in TOOLS.items() if not shutil.which(name)}
-    names = ("numpy", "numba", "numba-cuda", "cuda-toolkit", "nvidia-nvjitlink", "cupy-cuda13x", "torch", "quantarray")
+    of_cuda = ("cuda-toolkit", "nvidia-nvjitlink", "nvidia-nvjitlink-cu12", "cupy-cuda12x", "cupy-cuda13x")
+    names = ("numpy", "numba", "numba-cuda", *of_cuda, "torch", "quantarray")
     for name, what in missing.items():
         print(f"without {name}: no {what}", flush=True)
     return {"python": sys.version.split()[0], "versions": {n: version_of(n) for n in names}, "missing": missing}

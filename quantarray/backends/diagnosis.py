@@ -9,13 +9,14 @@ from typing import Any
 from ..core.errors import DeviceError
 from ..core.forks import no_fork
 
-INSTALL = "pip install 'quantarray[cuda13]'"
 _STAY = "or stay on the device 'cpu'"
 _LEAST = 7, 0  # compute capability: warp votes and shuffles that name their lanes
 _LEAST_OF_CUDA13 = 7, 5  # for which the compilers of that toolkit still make code
 _CUPY = "cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"
-_COMPILERS = "nvidia-nvvm", "nvidia-cuda-nvcc-cu12"
-_LINKERS = "nvidia-nvjitlink", "nvidia-nvjitlink-cu12"
+_LATEST = 13
+# The compiler's wheel and nvJitLink's, by the version of CUDA that there is an extra for; PyTorch brings the linker of
+# its own version, which may be the other one
+_WHEELS = {12: ("nvidia-cuda-nvcc-cu12", "nvidia-nvjitlink-cu12"), 13: ("nvidia-nvvm", "nvidia-nvjitlink")}
 # What errors of a launch say: the driver has to compile PTX that it does not know, nvJitLink is older than what it is
 # given, a library is missing, there is no memory
 _PTX, _OUTDATED = "UNSUPPORTED_PTX_VERSION", ("ERROR_OUTDATED_LIBRARY", "Unsupported .version")
@@ -34,10 +35,17 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
+def install() -> str:
+    """Return the line that installs what a GPU needs, for the CUDA version of the toolkit's wheels if there are any."""
+    if version_of("cuda-toolkit"):
+        return _extra(_toolkit())
+    return f"{_extra(_LATEST)} (with a driver before 580, cuda12)"
+
+
 def check_wheels(op: str) -> None:
     """Raise DeviceError where wheels of CUDA are installed that don't go together."""
     wheels = [name for name in _CUPY if version_of(name)]
-    again = f"pip uninstall -y {' '.join(wheels)}, then {INSTALL}, {_STAY}"
+    again = f"{_without_cupy(wheels)}{install()}, {_STAY}"
     if len(wheels) > 1:
         raise DeviceError(
             f"{op}: {' and '.join(wheels)} are installed, which write to the same folder and break each other; {again}"
@@ -46,9 +54,10 @@ def check_wheels(op: str) -> None:
     made_for = wheels[0].removeprefix("cupy-cuda").removesuffix("x") if wheels else ""
     if toolkit and made_for.isdigit() and made_for != toolkit.partition(".")[0]:
         raise DeviceError(f"{op}: {wheels[0]} is installed beside the wheels of CUDA {toolkit}; {again}")
-    compiler, linker = _first(_COMPILERS), _first(_LINKERS)
+    compiler, linker = map(version_of, _WHEELS[_toolkit()])
     if compiler and linker and _minor(linker) < _minor(compiler):
-        raise DeviceError(_old_linker(op, f" {linker}", f" {compiler}"))
+        older = f", or a toolkit that is not newer (pip install 'cuda-toolkit=={'.'.join(linker.split('.')[:2])}.*')"
+        raise DeviceError(_old_linker(op, f" {linker}", f" {compiler}", older))
 
 
 def check_target(op: str, imported: str) -> None:
@@ -81,18 +90,29 @@ def check_driver(op: str, runtime: Any) -> None:
         )
     toolkit, runs = version_of("cuda-toolkit"), (driver // 1000, driver % 1000 // 10)
     if toolkit and runs[0] < _minor(toolkit)[0]:
+        wheels = [name for name in _CUPY if version_of(name)]
+        older = f", or {_without_cupy(wheels)}{_extra(runs[0])}" if runs[0] in _WHEELS else ""
         raise DeviceError(
             f"{op}: the driver is for CUDA {runs[0]}.{runs[1]} and runs nothing that wheels of CUDA {toolkit} make; "
-            f"install a driver for CUDA {_minor(toolkit)[0]} or newer, or CuPy, numba-cuda and the toolkit's wheels "
-            f"for CUDA {runs[0]}, {_STAY}"
+            f"install a driver for CUDA {_minor(toolkit)[0]} or newer{older}, {_STAY}"
         )
-    if toolkit and runs < _minor(toolkit) and not _first(_LINKERS):
+    if toolkit and runs < _minor(toolkit) and not version_of(_WHEELS[_toolkit()][1]):
         raise DeviceError(_old_driver(op, f"for CUDA {runs[0]}.{runs[1]}", toolkit, f"{runs[0]}.{runs[1]}.*"))
 
 
-def _first(names: tuple[str, ...]) -> str | None:
-    """Return the version of the first of these distributions that is installed."""
-    return next(filter(None, map(version_of, names)), None)
+def _toolkit() -> int:
+    """Return the CUDA version of the toolkit's wheels, as far as there is an extra for it, or the latest."""
+    major = _minor(version_of("cuda-toolkit") or str(_LATEST))[0]
+    return major if major in _WHEELS else _LATEST
+
+
+def _extra(cuda: int) -> str:
+    return f"pip install 'quantarray[cuda{cuda}]'"
+
+
+def _without_cupy(wheels: list[str]) -> str:
+    """Say how to remove these wheels first: pip leaves CuPy for one CUDA version in place beside that for another."""
+    return f"pip uninstall -y {' '.join(wheels)}, then " if wheels else ""
 
 
 def _minor(version: str) -> tuple[int, ...]:
@@ -103,15 +123,15 @@ def _minor(version: str) -> tuple[int, ...]:
 def _old_driver(op: str, driver: str, toolkit: str, version: str) -> str:
     return (
         f"{op}: the driver, {driver}, has to compile what CUDA {toolkit} makes, and it is too old for that; let "
-        f"nvJitLink do it (pip install -U nvidia-nvjitlink), or take the driver's own toolkit (pip install "
+        f"nvJitLink do it (pip install -U {_WHEELS[_toolkit()][1]}), or take the driver's own toolkit (pip install "
         f"'cuda-toolkit=={version}'), or a newer driver, {_STAY}"
     )
 
 
-def _old_linker(op: str, linker: str, compiler: str) -> str:
+def _old_linker(op: str, linker: str = "", compiler: str = "", older: str = "") -> str:
     return (
         f"{op}: nvJitLink{linker} is older than the compiler{compiler}, whose code it refuses; "
-        f"pip install -U nvidia-nvjitlink, {_STAY}"
+        f"pip install -U {_WHEELS[_toolkit()][1]}{older}, {_STAY}"
     )
 
 
@@ -156,11 +176,11 @@ def of_driver(what: str, error: Exception) -> Exception | None:
     if _PTX in said:  # of a toolkit that is no wheel, or the version of the driver would have been seen
         return DeviceError(_old_driver(what, "of an older version", version_of("cuda-toolkit") or "of now", "13.0.*"))
     if any(part in said for part in _OUTDATED):
-        return DeviceError(_old_linker(what, "", ""))
+        return DeviceError(_old_linker(what))
     if _MISSING in said:
         library = said.partition(_MISSING)[2].split(":")[0].strip(' "')
         return DeviceError(
-            f"{what}: the CUDA toolkit's {library} is not found; install it with {INSTALL}, or let CUDA_HOME name the "
-            f"toolkit's folder, {_STAY}"
+            f"{what}: the CUDA toolkit's {library} is not found; install it with {install()}, or let CUDA_HOME name "
+            f"the toolkit's folder, {_STAY}"
         )
     return of_memory(what) if _NO_ROOM in said else None

@@ -135,7 +135,7 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
     except ModuleNotFoundError as error:
         if error.name and path.startswith(error.name):  # the file, or its folder
             return None
-        fix = "pip install numba" if backend == "cpu" else f"{diagnosis.INSTALL}, or use .to_device('cpu')"
+        fix = "pip install numba" if backend == "cpu" else f"{diagnosis.install()}, or use .to_device('cpu')"
         raise DeviceError(
             f"{name}: kernels for the device {backend!r} need the package {error.name}; install it with {fix}"
         ) from error
@@ -209,7 +209,7 @@ def cupy(op: str) -> Any:
         with no_fork:
             return import_module("cupy")
     except ImportError as error:
-        raise DeviceError(f"{op}: arrays on a GPU need CuPy; install it with {diagnosis.INSTALL} ({error})") from None
+        raise DeviceError(f"{op}: arrays on a GPU need CuPy; install it with {diagnosis.install()} ({error})") from None
 
 
 def _gpus(op: str, number: int) -> int:
@@ -227,7 +227,7 @@ def first_gpu(op: str) -> tuple[str, tuple[int, int]]:
     """Return the name and compute capability of the first GPU, or raise the message of what is missing."""
     _gpus(op, 0)
     if not find_spec("numba_cuda"):
-        raise DeviceError(f"{op}: CUDA kernels need numba-cuda; install it with pip install 'quantarray[cuda13]'")
+        raise DeviceError(f"{op}: CUDA kernels need numba-cuda; install it with {diagnosis.install()}")
     properties = cupy(op).cuda.runtime.getDeviceProperties(0)
     name = properties["name"]
     return name.decode() if isinstance(name, bytes) else name, (properties["major"], properties["minor"])

@@ -49,15 +49,21 @@ MINOR = r"the driver, for CUDA 13\.0, has to compile what CUDA 13\.2\.0 makes, .
 
 @pytest.mark.parametrize("driver, toolkit, linker, message", [
     (12080, "13.0.3.0", "13.0.88", r"the driver is for CUDA 12\.8 and runs nothing .* wheels of CUDA 13\.0\.3\.0 make; "
-                                   "install a driver for CUDA 13 or newer, or .* for CUDA 12, or stay"),
+                                   r"install a driver for CUDA 13 or newer, or pip uninstall -y cupy-cuda13x, then "
+                                   r"pip install 'quantarray\[cuda12\]', or stay"),
     (12080, "13.0.3.0", None, "install a driver for CUDA 13"),
+    (11040, "12.9.1", "12.9.86", "install a driver for CUDA 12 or newer, or stay"),
+    (12080, "12.9.1", None, r"the driver, for CUDA 12\.8, .*-U nvidia-nvjitlink-cu12\), .*cuda-toolkit==12\.8\.\*'"),
+    (12000, "12.9.1", "12.9.86", None),
     (13000, "13.2.0", None, MINOR),
     (13000, "13.2.0", "13.2.51", None), (13000, "13.0.3.0", None, None), (13010, "13.0.0", None, None),
     (12080, "12.8.1", None, None), (12080, None, None, None),
 ])  # fmt: skip
 def test_a_driver_older_than_the_toolkit(installed, monkeypatch, driver, toolkit, linker, message):
     """A driver of the same major version runs code of nvJitLink, but compiles nothing newer than itself."""
-    installed.update({"cuda-toolkit": toolkit, "nvidia-nvjitlink": linker})
+    major = (toolkit or "13").partition(".")[0]
+    name = "nvidia-nvjitlink" if major == "13" else "nvidia-nvjitlink-cu12"
+    installed.update({"cuda-toolkit": toolkit, name: linker, f"cupy-cuda{major}x": "14.2.0"})
     monkeypatch.setattr(RUNTIME, "driverGetVersion", lambda: driver)
     if message:
         assert refused(message)
@@ -66,18 +72,26 @@ def test_a_driver_older_than_the_toolkit(installed, monkeypatch, driver, toolkit
             assert qa.encode([1, -1], (-1, 1)).to_device("cuda").device == "cuda:0"
 
 
-@pytest.mark.parametrize("names, old", [
-    ({"nvidia-nvvm": "13.5.37", "nvidia-nvjitlink": "13.0.88"}, True),
-    ({"nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.5.37"}, False),
-    ({"nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.0.39"}, False),
-    ({"nvidia-cuda-nvcc-cu12": "12.9.86", "nvidia-nvjitlink-cu12": "12.8.93"}, True),
-    ({"nvidia-nvvm": "13.5.37"}, False),
+OLDER = r"nvJitLink {} is older than the compiler {}, .*install -U {}, or a toolkit .* 'cuda-toolkit=={}\.\*'"
+
+
+@pytest.mark.parametrize("toolkit, names, message", [
+    (None, {"nvidia-nvvm": "13.5.37", "nvidia-nvjitlink": "13.0.88"},
+     OLDER.format("13.0.88", "13.5.37", "nvidia-nvjitlink", "13.0")),
+    ("13.0.3", {"nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.5.37"}, None),
+    ("13.0.3", {"nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.0.39"}, None),
+    ("12.9.2", {"nvidia-cuda-nvcc-cu12": "12.9.86", "nvidia-nvjitlink-cu12": "12.8.93"},
+     OLDER.format("12.8.93", "12.9.86", "nvidia-nvjitlink-cu12", "12.8")),
+    ("12.9.2", {"nvidia-cuda-nvcc-cu12": "12.9.86", "nvidia-nvjitlink-cu12": "12.8.93", "nvidia-nvjitlink": "13.0.88"},
+     "nvJitLink 12.8.93 is older"),  # 13.0 is PyTorch's
+    ("13.0.3", {"nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.0.88", "nvidia-cuda-nvcc-cu12": "12.9.86",
+                "nvidia-nvjitlink-cu12": "12.6.85"}, None),
+    (None, {"nvidia-nvvm": "13.5.37"}, None),
 ])  # fmt: skip
-def test_a_linker_older_than_the_compiler(installed, names, old):
-    installed.update(names)
-    if old:
-        compiler, linker = names.values()
-        assert refused(f"nvJitLink {linker} is older than the compiler {compiler}, .* pip install -U nvidia-nvjitlink")
+def test_a_linker_older_than_the_compiler(installed, toolkit, names, message):
+    installed.update(names, **{"cuda-toolkit": toolkit})
+    if message:
+        assert refused(message)
     else:
         with fake_cupy.gpu():
             assert qa.encode([1, -1], (-1, 1)).to_device("cuda").device == "cuda:0"
@@ -108,7 +122,11 @@ def test_a_gpu_that_is_too_old(installed, monkeypatch):
      "cupy-cuda12x and cupy-cuda13x are installed, which write to the same folder .*"
      "pip uninstall -y cupy-cuda12x cupy-cuda13x, then pip install 'quantarray"),
     ({"cupy-cuda12x": "14.0", "cuda-toolkit": "13.0.3.0"},
-     "cupy-cuda12x is installed beside the wheels of CUDA 13.0.3.0; pip uninstall -y cupy-cuda12x, then pip install"),
+     r"cupy-cuda12x is installed beside the wheels of CUDA 13.0.3.0; pip uninstall -y cupy-cuda12x, then "
+     r"pip install 'quantarray\[cuda13\]', or"),
+    ({"cupy-cuda13x": "14.0", "cuda-toolkit": "12.9.2"},
+     r"cupy-cuda13x is installed beside the wheels of CUDA 12.9.2; pip uninstall -y cupy-cuda13x, then "
+     r"pip install 'quantarray\[cuda12\]', or"),
 ])  # fmt: skip
 def test_the_wrong_wheel(installed, names, message):
     installed.update(names)
@@ -117,6 +135,7 @@ def test_the_wrong_wheel(installed, names, message):
 
 @pytest.mark.parametrize("names", [
     {"cupy-cuda13x": "14.0", "cuda-toolkit": "13.0.3.0"}, {"cupy-cuda12x": "14.0"}, {},
+    {"cupy-cuda12x": "14.0", "cuda-toolkit": "12.9.2", "nvidia-nvjitlink-cu12": "12.9.86"},
     {"cupy": "14.0", "cuda-toolkit": "13.0.3.0"},
 ])  # fmt: skip
 def test_wheels_that_fit(installed, names):

@@ -75,17 +75,24 @@ def launches(monkeypatch):
         yield listed
 
 
-def _type_of(a):
-    from numba import from_dtype, typeof, types
+def typing_of_numba():
+    """Import what gives arguments their types; `tools.successor` has another."""
+    import numba
 
+    return numba
+
+
+def _type_of(a):
+    numba = typing_of_numba()
+    types = numba.types
     a = getattr(a, "held", a)  # of the stand-in for CuPy
     if isinstance(a, np.ndarray):
-        return types.Array(from_dtype(a.dtype), a.ndim, "C")
+        return types.Array(numba.from_dtype(a.dtype), a.ndim, "C")
     if isinstance(a, tuple):
         members = [_type_of(member) for member in a]
         same = len(set(members)) == 1
         return types.NamedUniTuple(members[0], len(a), type(a)) if same else types.NamedTuple(members, type(a))
-    return typeof(a)
+    return numba.typeof(a)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Cases by suite, the most telling ones first, since a run may end early."""
 
 from ..cpu.cases import Conv, Network, Pack, Product
+from .calls import CALLS
 
 SHAPES = ((56, 64), (28, 128), (14, 256), (7, 512))  # ResNet-18's four 3x3 shapes
 
@@ -25,6 +26,11 @@ SUITES = {
     ],
     "conv": [*_convolutions(32), *_convolutions(1), *_convolutions(256)],
     "pack": [Pack(name="float32 to 1 bit, 1 GB", source="float32", rows=1 << 14, length=1 << 14)],
+    "calls": [
+        Conv(name="14x14x64, batch 1", batch=1, size=14, channels=64, outputs=64),
+        Product(name="8x512x512", m=8, k=512, n=512),
+        *CALLS,
+    ],
     "network": [
         *_networks("cnv-w1a1", 1, 256),
         *_networks("lfc-w1a1", 1, 1024),

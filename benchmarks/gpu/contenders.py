@@ -16,6 +16,7 @@ from quantarray.cuda.runtime import isa
 
 from ..cpu.cases import Conv, Network, Pack, Product, levels
 from ..cpu.contenders import OURS
+from .calls import Call
 from .capture import by_cupy, by_torch
 from .limits import copied
 
@@ -53,6 +54,8 @@ def makers(case, xp):
             f"{OURS}, the kernel": partial(pack_kernel, case, xp),
             "device copy": partial(copy, case, xp),
         }
+    if isinstance(case, Call):
+        return {OURS: partial(call, case, xp), "PyTorch fp16": partial(torchs_call, case)}
     makers = {OURS: partial(ours, case, xp)}
     makers |= {f"{OURS} {units}": partial(forced, case, xp, units) for units in isa.UNITS}
     return makers | {title: partial(maker, case) for title, maker in PEERS[type(case)].items()}
@@ -125,7 +128,7 @@ def network(case, xp):
         xp.asarray,
         layers,
         qa.asnumpy,
-        lambda y: qa.asnumpy(y.dequantize() if isinstance(y, qa.QuantArray) else y),
+        _values,
         capture,
     )
 
@@ -147,6 +150,28 @@ def pack_kernel(case, xp):
         return qa.from_words(qa.asnumpy(words), qa.uint1, host.shape).codes() != 0
 
     return entry(host, xp.asarray, run, qa.asnumpy, read, by_cupy(xp))
+
+
+def call(case, xp):
+    """Build an entry of a call of one array, packed on the device unless the call packs it."""
+    host = case.inputs()["x"] if case.packs else qa.encode(case.inputs()["x"], levels(1))
+    load = xp.asarray if case.packs else _to_device
+    capture = _waits if case.packs else by_cupy(xp)
+    return entry(host, load, case.ours, qa.asnumpy, _values, capture)
+
+
+def _values(y):
+    return qa.asnumpy(y.dequantize() if isinstance(y, qa.QuantArray) else y)
+
+
+def torchs_call(case):
+    """Build an entry of PyTorch's call of a float16 tensor."""
+    import torch
+
+    return entry(
+        case.inputs()["x"], lambda a: torch.from_numpy(a).cuda().half(), case.torchs, _to_host,
+        lambda y: y.float().cpu().numpy(), by_torch,
+    )  # fmt: skip
 
 
 def copy(case, xp):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 
-from ..backends.registry import contiguous, device_of, empty, has_kernel, settle, to_host
+from ..backends.registry import contiguous, empty, has_kernel, settle, to_host
 from ..core.code_values import all_finite, level_values
 from ..core.dtypes import Array, Constants, DType, uint1
 from ..core.format import WORD, is_locked, locked, tail_mask, word_count
@@ -297,7 +297,8 @@ class CuQuantArray(QuantArray):
     @property
     def device(self) -> str:
         """Name the device that holds the words, such as "cuda:0"."""
-        return device_of(self._words)
+        words: Any = self._words
+        return f"cuda:{words.device.id}" if type(words) is not LaidOut else words.device
 
 
 def _rebuilt(

@@ -25,7 +25,7 @@ _PLANS = 1 << 22  # bytes of what goes with pixels and thresholds, most of which
 _MOST = 128  # entries: images of ever new sizes have a prepared call each
 _GEOMETRY = ("Plan", "Squares", "Frame", "PairedRows")  # of `kernels/operands.py`, whose length is that of an image
 _BY_PIXEL = {"Rescale": ("kinds",), "Finish": ("thresholds", "flip", "toggles", "lines")}
-_LEAVES = ("DType", "Window", "Thresholds", "Layouts")
+_LEAVES = ("DType", "Window", "Thresholds", "Layouts", "Recorded")  # of the last, arrays are the calls' and tables
 
 _lock = Uninterrupted()  # of all arrays, for microseconds
 wait_for(_lock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial, wraps
@@ -175,6 +176,12 @@ def graph_class() -> Any:
         return import_module("quantarray.cuda.runtime.graph").Graph
 
 
+def call_class() -> Any:
+    """Import the class of calls whose launches are recorded, with the first."""
+    with no_fork:
+        return import_module("quantarray.cuda.runtime.recorded").Recorded
+
+
 def device_of(x: Any) -> str:
     """Return the device that holds an array; NumPy arrays are on the CPU."""
     device = getattr(x, "device", "cpu")
@@ -205,6 +212,9 @@ def to_host(x: Any) -> Array:
 
 def cupy(op: str) -> Any:
     """Import CuPy, when the first array goes to a GPU."""
+    loaded = sys.modules.get("cupy")
+    if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
+        return loaded  # without `no_fork`, which looks at every signal: 300 calls
     try:
         with no_fork:
             return import_module("cupy")
@@ -253,6 +263,8 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
             return empty_lines(shape, np.dtype(dtype)) if lines else np.empty(shape, dtype)
         except (MemoryError, ValueError):  # ValueError: more bytes than an index has
             raise no_room(shape, dtype) from None
+    if RECORDINGS and (planned := recording("cuda")) is not None:
+        return planned.array(shape, dtype)
     with allocating(device, shape, dtype):
         array: Array = namespace(device).empty(shape, dtype)
     return array
@@ -267,6 +279,8 @@ def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
             return np.zeros(shape, dtype)
         except (MemoryError, ValueError):
             raise no_room(shape, dtype) from None
+    if RECORDINGS and (planned := recording("cuda")) is not None:
+        return planned.array(shape, dtype, cleared=True)
     with allocating(device, shape, dtype):
         array: Array = namespace(device).zeros(shape, dtype)
     return array

@@ -249,7 +249,7 @@ class Constants:
     uint16. `items`, `shapes` and `nbytes` are about what is stored.
     """
 
-    __slots__ = ("_form", "_stored")
+    __slots__ = ("_form", "_stored", "_values")
 
     def __init__(
         self,
@@ -261,6 +261,17 @@ class Constants:
         arrays = {"scale": scale, "offset": offset, "table": table}
         self._stored = {name: _read_only(np.asarray(a)) for name, a in arrays.items() if a is not None}
         self._form = group, tuple([a.shape for a in self._stored.values()])  # what is there, but for its values
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return the numbers as what has a hash."""
+        if not self._stored:
+            return ()
+        values = getattr(self, "_values", None)
+        if values is None:
+            arrays = [(name, a.dtype.char, a.tobytes()) for name, a in self._stored.items()]
+            values = self._values = *self._form, *arrays
+        return values
 
     @property
     def scale(self) -> Array | None:

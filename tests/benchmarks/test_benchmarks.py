@@ -27,6 +27,7 @@ from benchmarks.cpu.quiet import Quiet
 from benchmarks.cpu.worker import Worker, WorkerError, median_seconds
 from benchmarks.gpu import checks, clock, contenders, limits
 from benchmarks.gpu import command as gpu_command
+from benchmarks.gpu.calls import Call
 
 SMALL = {Conv: {"size": 9, "batch": 2}, Product: {"m": 5, "k": 70, "n": 33}, Search: {"rows": 500}}
 SMALL |= {Pack: {"rows": 3, "length": 70}, Unpack: {"rows": 3, "length": 70}, Bases: {}, Network: {}}
@@ -254,7 +255,7 @@ def test_unknown_suite(capsys):
 
 
 GPU_SMALL = {Conv: {"size": 5, "batch": 2, "channels": 33, "outputs": 3}, Product: {"m": 70, "k": 70, "n": 33}}
-GPU_SMALL |= {Pack: {"rows": 3, "length": 70}, Network: {}}
+GPU_SMALL |= {Pack: {"rows": 3, "length": 70}, Network: {}, Call: {}}
 GPU_TIMES = ["gpu", "--part", "times", "--rounds", "1"]
 
 
@@ -291,7 +292,7 @@ def test_the_gpu_command_compares_and_tabulates(gpu_suites, capsys, tmp_path):
     assert "cuDNN fp16" in rows["56x56x64, batch 1"]["absent"] and "cuBLAS int8" in rows["1024^3"]["absent"]
     if find_spec("numba_cuda"):
         graphs = {name for name, row in rows.items() if "warm" in row["seconds"][OURS]}
-        assert set(rows) - graphs == {"float32 to 1 bit, 1 GB"}
+        assert set(rows) - graphs == {"float32 to 1 bit, 1 GB", "quantize, 64x1024"}
     packing = rows["float32 to 1 bit, 1 GB"]["seconds"]
     assert {"device copy", f"{OURS}, the kernel"} < set(packing)
     text = capsys.readouterr().out

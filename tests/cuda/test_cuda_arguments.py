@@ -3,6 +3,7 @@
 The twins' own host code runs here, on the stand-in for CuPy, and no kernel does.
 """
 
+import ctypes
 import threading
 from importlib import import_module
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import fake_cupy
 from device_calls import STAY, operands
 
 import quantarray as qa
+from quantarray.arrays import launched
 
 
 @pytest.fixture(params=[(7, 0), (8, 0)], ids=["sm_70", "sm_80"])
@@ -39,6 +41,7 @@ def launches(request, monkeypatch):
             assert isinstance(a, fake_cupy.ndarray), f"a launch got {type(a).__name__} {a.dtype} {a.shape}"
 
     monkeypatch.setattr(launch, "run", run)
+    monkeypatch.setattr(launched, "call_class", lambda: None)  # nothing is recorded
     monkeypatch.setattr(launch, "capability", lambda: request.param)
     monkeypatch.setattr(launch, "array", lambda a: a)
     monkeypatch.setattr(launch, "address", lambda a: a.held.ctypes.data)
@@ -162,23 +165,40 @@ def test_parameters_of_a_launch():
     assert driver.numbers((5, cupys, (np.int32(7), (numbas, 2.5)), True)) == [5, *of_cupys, 7, *of_numbas, 2.5, True]
 
 
+def test_parameters_as_the_driver_reads_them():
+    """From the address of each its own bytes: integers of 64 bits, bools, and floats of 32 and 64."""
+    driver = import_module("quantarray.cuda.runtime.driver")
+    listed = [-5, 1 << 63, True, 2.5, np.float32(0.1), np.int32(-7), np.uint8(200), np.bool_(True)]
+    block = driver.parameters((listed[0], tuple(listed[1:])))
+    for at, value in zip(block[: len(listed)], listed, strict=True):
+        kind = np.asarray(value).dtype
+        assert np.frombuffer(ctypes.string_at(at, kind.itemsize), kind)[0] == value
+
+
 def test_kernels_run_on_cupys_current_stream(monkeypatch):
     """The default stream is named by its own number: 0 may be another one in this process."""
-    core, driver = import_module("cuda.core"), import_module("quantarray.cuda.runtime.driver")
+    driver = import_module("quantarray.cuda.runtime.driver")
     started, stream = [], SimpleNamespace(ptr=0)
-    monkeypatch.setattr(core, "launch", lambda *how: started.append(how))
-    monkeypatch.setattr(driver, "_stream", lambda *which: which)
+    monkeypatch.setattr(driver, "_launcher", lambda: lambda *how: started.append(how[:9]) or (0,))
+    monkeypatch.setattr(driver, "_stream", lambda handle: handle)
     monkeypatch.setattr(driver, "_runtime", lambda: (None, lambda: stream))
-    driver.start("kernel", 2, (3, 4), 32, 99, (5, np.float32(6)))
+    driver.start("kernel", (3, 4), 32, 99, (5,))
     stream.ptr = 1 << 40
-    driver.start("kernel", 2, 3, (32, 2), 0, ())
+    driver.start("kernel", 3, (32, 2), 0, (5,))
     monkeypatch.setattr(driver, "_runtime", lambda: None)
-    driver.start("kernel", 2, 3, 32, 0, ())
-    assert [(where, *rest) for where, _, *rest in started] == [
-        ((2, 1), "kernel", 5, 6), ((2, 1 << 40), "kernel"), ((2, 0), "kernel"),
+    driver.start("kernel", 3, 32, 0, (5,))
+    assert started == [
+        ("kernel", 3, 4, 1, 32, 1, 1, 99, 1), ("kernel", 3, 1, 1, 32, 2, 1, 0, 1 << 40),
+        ("kernel", 3, 1, 1, 32, 1, 1, 0, 0),
     ]  # fmt: skip
-    grids = [(config.grid, config.block, config.shmem_size) for _, config, *_ in started]
-    assert grids == [((3, 4, 1), (32, 1, 1), 99), ((3, 1, 1), (32, 2, 1), 0), ((3, 1, 1), (32, 1, 1), 0)]
+
+
+def test_a_kernel_that_the_driver_does_not_start(monkeypatch):
+    driver = import_module("quantarray.cuda.runtime.driver")
+    monkeypatch.setattr(driver, "_launcher", lambda: lambda *how: (700,))
+    monkeypatch.setattr(driver, "stream", lambda: 1)
+    with pytest.raises(RuntimeError, match="700"):
+        driver.start("kernel", 1, 32, 0, (5,))
 
 
 def test_a_thread_enters_a_gpu_once(monkeypatch):

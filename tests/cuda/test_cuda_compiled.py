@@ -624,13 +624,14 @@ def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):
 
         def specialize(self, *args):
             typed.append(args)
-            function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1), kernel=args)
+            function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1))
             return Kernel({args: SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))})
 
     monkeypatch.setattr(launch, "_driver", lambda: True)
     monkeypatch.setattr(starter, "current_gpu", lambda: 1)
     monkeypatch.setattr(starter, "enter", lambda gpu: None)
-    monkeypatch.setattr(starter, "start", lambda kernel, gpu, *how: ran.append((kernel, *how)))
+    monkeypatch.setattr(starter, "start", lambda *how: ran.append(how))
+    monkeypatch.setattr(starter, "handle_of", lambda kernel: next(iter(kernel.overloads)))
     monkeypatch.setattr(driver, "driver", SimpleNamespace(cuKernelSetAttribute=lambda *args: asked.append(args)))
     kernel, names = Kernel({}), driver.binding.CUfunction_attribute
     for args, shared, tiled in (((5, 6), default, False), ((7, 8), default, False), ((7, 8.0), default + 1, True)):

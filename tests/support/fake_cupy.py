@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from quantarray.core.errors import DeviceError
+from quantarray.core.recordings import RECORDINGS
 from tools.kernels_of import kernels_of
 
 _device = import_module("quantarray.backends.registry")
@@ -65,6 +66,10 @@ class ndarray:
 
     def __iter__(self):
         return (self[i] for i in range(len(self)))
+
+    def tolist(self):
+        _waits("an array is moved to the CPU")
+        return self.held.tolist()
 
     def __bool__(self):
         _waits("a value is read")
@@ -333,6 +338,7 @@ def gpu(twins=TWINS):
             raise DeviceError(f"{name}: there is no kernel for device {device!r} yet")
 
         def call(*args):
+            assert not RECORDINGS, "the CPU's kernels are no part of a recorded call"
             events.append(name)
             launches.append(name)
             value(*(_on_host(a) for a in args))

@@ -1,10 +1,12 @@
 """Start compiled kernels through the driver, with what Numba looks up at each launch kept.
 
 Numba asks for the current context twice for each array of a launch: of the 450 us that a convolution took from Python,
-280 went there.
+280 went there. `cuda.core` takes 95 ns a parameter, of which an array has five and two for each axis; the driver's
+own function takes a block of them.
 """
 
 import threading
+from ctypes import addressof, c_uint64
 from functools import cache, lru_cache
 
 import numpy as np
@@ -14,6 +16,7 @@ from ...core.errors import DeviceError
 from .target import cuda
 
 NUMBERS = int, float, np.generic
+_WORD = (1 << 64) - 1
 _DEFAULT = 1  # the default stream, whatever the process takes 0 for
 _entered = threading.local()
 
@@ -65,8 +68,10 @@ def multiprocessors(gpu):
 
 def handle_of(specialized):
     """Return the driver's kernel of a Numba kernel that is compiled for one set of types."""
+    from cuda.bindings.driver import CUfunction  # with Numba's CUDA target, which is imported with the first kernel
+
     (compiled,) = specialized.overloads.values()
-    return compiled._codelibrary.get_cufunc().kernel
+    return CUfunction(int(compiled._codelibrary.get_cufunc().handle))
 
 
 def numbers(args):
@@ -97,24 +102,57 @@ def address(a):
     return a.__cuda_array_interface__["data"][0]
 
 
-def start(kernel, gpu, grid, block, shared, args):
-    """Start a kernel of `handle_of` on CuPy's current stream."""
-    from cuda.core import launch  # with Numba's CUDA target, which is imported with the first kernel
+def parameters(args):
+    """Pack a kernel's parameters for the driver: the address of a word of each, then these words."""
+    listed = numbers(args)
+    count = len(listed)
+    block = (c_uint64 * (2 * count))()
+    begin = addressof(block) + 8 * count
+    block[:count] = range(begin, begin + 8 * count, 8)
+    block[count:] = [n & _WORD if type(n) is int else _bits(n) for n in listed]
+    return block
 
+
+def _bits(number):
+    """Return the bytes of a number, which a kernel reads as many of as its type has, as an integer."""
+    if isinstance(number, bool):
+        return int(number)
+    return int.from_bytes((number if isinstance(number, np.generic) else np.float64(number)).tobytes(), "little")
+
+
+def sizes(extent):
+    """Return the three sizes of a grid or block of one to three axes."""
+    extent = extent if isinstance(extent, tuple) else (extent,)
+    return (*extent, 1, 1)[:3]
+
+
+def start(kernel, grid, block, shared, args):
+    """Start a kernel of `handle_of` on CuPy's current stream."""
+    enqueue(kernel, sizes(grid), sizes(block), shared, stream(), parameters(args))
+
+
+def stream():
+    """Return CuPy's current stream as `enqueue` takes it."""
     runtime = _runtime()
-    stream = runtime[1]().ptr or _DEFAULT if runtime else 0
-    launch(_stream(gpu, stream), _config(grid, block, shared), kernel, *numbers(args))
+    return _stream(runtime[1]().ptr or _DEFAULT if runtime else 0)
+
+
+def enqueue(kernel, grid, block, shared, on, packed):
+    """Start a kernel on a stream, with what `parameters` returned, which the driver reads before it returns."""
+    (error,) = _launcher()(kernel, *grid, *block, shared, on, addressof(packed), 0)
+    if error:
+        raise RuntimeError(f"the driver did not start a kernel: {error!r}")
+
+
+@cache
+def _launcher():
+    from cuda.bindings.driver import cuLaunchKernel
+
+    return cuLaunchKernel
 
 
 @lru_cache(256)
-def _stream(gpu, handle):
-    from cuda.core import Stream
+def _stream(handle):
+    from cuda.bindings.driver import CUstream
 
-    return Stream.from_handle(handle)
-
-
-@lru_cache(1024)
-def _config(grid, block, shared):
-    from cuda.core import LaunchConfig
-
-    return LaunchConfig(grid=grid, block=block, shmem_size=shared)
+    return CUstream(handle)

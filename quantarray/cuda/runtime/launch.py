@@ -7,7 +7,7 @@ moved, once each, by `resident`.
 
 import weakref
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,9 @@ import numpy as np
 from ...backends import diagnosis
 from ...backends.registry import empty, settle, zeros
 from ...core.errors import DeviceError
+from ...core.recordings import RECORDINGS, recording
 from . import driver, target
+from .blank import Blank, ElementsAreRead
 from .target import config, cuda
 
 LANES = 32  # threads of a warp, and bits of half a word
@@ -27,7 +29,7 @@ _GIVEN = 48 << 10  # bytes of shared memory that a thread block gets unasked
 _ALL = 100  # percent of L1
 _SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
 _COUNTERS = 1 << 12  # at least, of a stream
-_kept, _equal, _holders, _ready, _arrivals = {}, {}, [], {}, {}
+_kept, _equal, holders, _ready, _arrivals = {}, {}, [], {}, {}
 
 
 def inline(function):
@@ -47,19 +49,26 @@ def run(kernel, grid, block, *args, shared=0, tiled=False):
     It runs on CuPy's current stream. `shared` bytes are its arrays of shared memory that have no size of their own;
     `tiled` kernels want as much of L1 for shared memory as there is.
     """
+    if RECORDINGS and (one := recording("cuda")) is not None:
+        one.launch(kernel, grid, block, args, shared, tiled)
+        return
     ready = tuple(map(_argument, args))
     try:
         if _driver():
             gpu = driver.current_gpu()
             driver.enter(gpu)
-            kernel = _specialized(kernel, gpu, ready, shared, tiled)
-            driver.start(kernel.handle, gpu, grid, block, shared, ready)
+            driver.start(specialized(kernel, gpu, ready, shared, tiled).handle, grid, block, shared, ready)
         else:
             kernel[grid, block, 0, shared](*ready)
     except Exception as error:
-        known = diagnosis.of_driver("a kernel", error)
-        if known is None:
-            raise
+        raise_known(error)
+        raise
+
+
+def raise_known(error):
+    """Raise the error to show for one of the compiler or of the driver, where the cause is known."""
+    known = diagnosis.of_driver("a kernel", error)
+    if known is not None:
         raise known from error
 
 
@@ -70,18 +79,18 @@ class Specialized(NamedTuple):
     handle: object  # the driver's
 
 
-def _specialized(kernel, gpu, args, shared, tiled):
+def specialized(kernel, gpu, args, shared, tiled):
     """Return the kernel for arguments of these forms: Numba would type each of them at each launch."""
     key = kernel, gpu, shared, tiled, *map(_form, args)
-    specialized = _ready.get(key)
-    if specialized is None:
+    one = _ready.get(key)
+    if one is None:
         compiled = kernel.specialize(*map(_typed, args))
         attributes = {"PREFERRED_SHARED_MEMORY_CARVEOUT": _ALL} if tiled else {}
         if shared > _GIVEN:
             attributes["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = shared
         _set_attributes(compiled, attributes)
-        specialized = _ready[key] = Specialized(compiled, driver.handle_of(compiled))
-    return specialized
+        one = _ready[key] = Specialized(compiled, driver.handle_of(compiled))
+    return one
 
 
 def _form(a):
@@ -111,6 +120,8 @@ def _set_attributes(kernel, values):
 def _argument(a):
     if isinstance(a, tuple):
         return type(a)(*map(_argument, a))
+    if isinstance(a, Blank):
+        raise ElementsAreRead  # by a launch that a cache needs
     return array(a) if isinstance(a, np.ndarray) or hasattr(a, "__cuda_array_interface__") else a
 
 
@@ -151,7 +162,7 @@ def scratch(shape, dtype):
     It is CuPy's like all others: of its pool, where Numba would ask the driver each time and wait when it gives back;
     in a captured graph of the graph's own, which keeps it; and it names the stream that its kernels are launched on.
     """
-    return np.empty(shape, dtype) if config.ENABLE_CUDASIM else empty(f"cuda:{_gpu()}", shape, dtype)
+    return np.empty(shape, dtype) if _simulated() else empty(f"cuda:{_gpu()}", shape, dtype)
 
 
 def arrivals(count):
@@ -160,12 +171,14 @@ def arrivals(count):
     Launches of a stream come one after the other, and share them. A captured graph may run beside its stream, so it
     has its own: those of the call before its capture, inside `holding`. Otherwise each launch of it sets some to zero.
     """
-    if config.ENABLE_CUDASIM:
+    if _simulated():
         return np.zeros(count, np.uint32)
+    if RECORDINGS and (one := recording("cuda")) is not None:
+        return one.taken((count,), np.uint32, partial(arrivals, count))
     gpu, (stream, captured) = _gpu(), driver.current_stream()
-    device, by_stream = f"cuda:{gpu}", _holders[-1].arrivals if _holders else _arrivals
+    device, by_stream = f"cuda:{gpu}", holders[-1].arrivals if holders else _arrivals
     counters = by_stream.get((gpu, stream))
-    if captured and (not _holders or counters is None or counters.size < count):
+    if captured and (not holders or counters is None or counters.size < count):
         return zeros(device, (count,), np.uint32)
     if counters is None or counters.size < count:
         counters = by_stream[gpu, stream] = zeros(device, (max(count, _COUNTERS),), np.uint32)
@@ -175,7 +188,7 @@ def arrivals(count):
 def array(a):
     """Return an array of GPU memory as kernels take it: CuPy's and Numba's as they are."""
     if isinstance(a, np.ndarray):
-        if config.ENABLE_CUDASIM:
+        if _simulated():
             return a
         raise DeviceError(f"a CUDA kernel got a NumPy array {a.dtype} {a.shape}; move it with .to_device('cuda')")
     if hasattr(a, "is_c_contiguous") or hasattr(getattr(a, "data", None), "ptr"):
@@ -213,7 +226,7 @@ def resident(a):
         moved = _equal[key] = _move(a.copy())
         if len(_equal) > _MOST_EQUAL:
             _equal.pop(next(iter(_equal)), None)
-    return _hold(moved)
+    return hold(moved)
 
 
 def all_resident(arrays):
@@ -227,7 +240,7 @@ def cached(make, arrays, *numbers):
     if key not in _kept:
         result = make(*arrays, *numbers)
         _kept[key] = result, [weakref.ref(a, lambda _, key=key: _kept.pop(key, None)) for a in arrays]
-    return _hold(_kept[key][0])
+    return hold(_kept[key][0])
 
 
 class Held(list):
@@ -241,15 +254,16 @@ class Held(list):
 def holding():
     """Give the list of all that `kept` and `resident` give inside: who has it keeps these arrays in GPU memory."""
     held = Held()
-    _holders.append(held)
+    holders.append(held)
     try:
         yield held
     finally:
-        _holders[:] = [other for other in _holders if other is not held]
+        holders[:] = [other for other in holders if other is not held]
 
 
-def _hold(result):
-    for held in _holders:
+def hold(result):
+    """Let all graphs that are being captured keep what they launch on; return it."""
+    for held in holders:
         held.append(result)
     return result
 
@@ -258,6 +272,11 @@ def wait():
     """Wait for what was made on the current stream and is kept, since the next call may come on another one."""
     if _driver():
         settle(f"cuda:{_gpu()}")
+
+
+def _simulated():
+    """Return True where GPU memory is NumPy's."""
+    return config.ENABLE_CUDASIM
 
 
 @cache
@@ -281,7 +300,7 @@ def _gpu():
 
 
 def _move(a):
-    if config.ENABLE_CUDASIM:
+    if _simulated():
         return a
     moved = cuda.to_device(np.ascontiguousarray(a))
     cuda.default_stream().synchronize()  # the copy may still be running, and kernels' streams need not wait for it

@@ -61,6 +61,8 @@ class Launched:
 class Recorder(Reserved):
     """A recording (`core/recordings.py`): memory of no elements, launches, and notes of kernels that are read."""
 
+    backend = "cpu"
+
     def __init__(self) -> None:
         super().__init__()
         self.launches: list[Launched] = []
@@ -78,6 +80,9 @@ class Recorder(Reserved):
         if any(map(self.has_addresses, [np.array(launched.numbers, object), *others])):
             raise ElementsAreRead  # by a kernel that gets addresses as numbers, such as `place`
         self.launches.append(launched)
+
+    def taken(self, *how: Any) -> Array:
+        raise ElementsAreRead  # nothing of the CPU does
 
     def note(self, notes: Array) -> None:
         if self.place_of(notes) is None:

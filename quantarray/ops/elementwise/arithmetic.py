@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...arrays.launched import on_gpu
 from ...core.dtypes import Array, DType, uniform
 from ...core.hints import OutType, Values
 from ..words.levels import (
@@ -122,6 +123,10 @@ def add(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutType = 
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
         return added("add", np.add, a, b)
     q, t = (a, b) if isinstance(a, QuantArray) else (checks.packed("add", "one operand", b), a)
+    return cast(QuantArray, on_gpu(_add_number, q, t))
+
+
+def _add_number(q: QuantArray, t: Any) -> QuantArray:
     return _plus("add", q, operand("add", "the operand", t, q))
 
 

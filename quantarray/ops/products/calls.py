@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from operator import is_
 from typing import Any, NamedTuple, Protocol, overload
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...arrays.launched import Launched
 from ...arrays.layouts import layouts_of
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import common_device, device_of, empty, kernel, moveaxis, namespace, zeros
@@ -210,6 +212,11 @@ def prepared(
         hash(key)
     except TypeError:  # an argument has no hash
         return build(device, x, w, bias, *options)
-    call = w._cached(key, build, device, x, w, bias, *options)
+    make = build if device == "cpu" else partial(_on_gpu, build)
+    call = w._cached(key, make, device, x, w, bias, *options)
     layouts_of(w).alias(op, _Latest(options, rest, call), key)
     return call
+
+
+def _on_gpu(build: Callable[..., Any], *args: Any) -> Launched:
+    return Launched(build(*args))

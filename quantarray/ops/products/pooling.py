@@ -8,6 +8,7 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...arrays.launched import on_gpu
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import contiguous, empty, kernel, namespace
 from ...core.code_values import level_ranks, level_values
@@ -28,7 +29,6 @@ from ...kernels.windows import Window, classes, plan, tap_offsets
 from ..words.conversion import recode
 from . import dense_pooling, epilogue, geometry, pool_windows
 from .options import MaxPoolOptions
-from .pool_windows import Pool
 
 _T = TypeVar("_T", QuantArray, Array)
 _BYTE = 8  # planes that are unpacked at once
@@ -85,8 +85,8 @@ def max_pool1d(
     >>> top.dequantize().ravel(), at.ravel()
     (array([3, 2, 0], dtype=int32), array([0, 2, 4]))
     """
-    pool = pool_windows.prepare("max_pool1d", x, size, stride, padding, dilation, ceil_mode, data_format, 1)
-    return _max_pool("max_pool1d", pool, return_indices, falling, requantize)
+    pool = stride, padding, dilation, ceil_mode, data_format
+    return on_gpu(_max_pool, x, 1, size, pool, return_indices, falling, requantize)
 
 
 @overload
@@ -159,8 +159,8 @@ def max_pool2d(
     >>> qa.max_pool2d(x, 2, return_indices=True)[1].ravel()
     array([ 5,  6, 13, 11])
     """
-    pool = pool_windows.prepare("max_pool2d", x, size, stride, padding, dilation, ceil_mode, data_format, 2)
-    return _max_pool("max_pool2d", pool, return_indices, falling, requantize)
+    pool = stride, padding, dilation, ceil_mode, data_format
+    return on_gpu(_max_pool, x, 2, size, pool, return_indices, falling, requantize)
 
 
 @overload
@@ -213,11 +213,16 @@ def max_pool3d(
     >>> qa.max_pool3d(np.arange(8).reshape(1, 2, 2, 2, 1), (2, 1, 2)).ravel()
     array([5, 7])
     """
-    pool = pool_windows.prepare("max_pool3d", x, size, stride, padding, dilation, ceil_mode, data_format, 3)
-    return _max_pool("max_pool3d", pool, return_indices, falling, requantize)
+    pool = stride, padding, dilation, ceil_mode, data_format
+    return on_gpu(_max_pool, x, 3, size, pool, return_indices, falling, requantize)
 
 
-def _max_pool(op: str, pool: Pool, return_indices: Any, falling: Any, requantize: Thresholds | None) -> Any:
+def _max_pool(
+    x: Any, axes: int, size: Any, options: tuple[Any, Any, Any, Any, str], return_indices: Any, falling: Any,
+    requantize: Thresholds | None,
+) -> Any:  # fmt: skip
+    op = f"max_pool{axes}d"
+    pool = pool_windows.prepare(op, x, size, *options, axes)
     packed, shape = isinstance(pool.x, QuantArray), pool.shape
     indices, channels = checks.flag(op, "return_indices", return_indices), shape[-1]
     turned = pool_windows.channels_of(op, "falling", falling, channels)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays import checks
 from ...arrays.bfloat16 import Bfloat16
-from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, to_host, zeros
+from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, zeros
 from ...core.bounded_cache import Kept
 from ...core.code_values import level_ranks, level_values
 from ...core.dtypes import Array, Constants
 from ...core.format import WORD_BITS, word_count
-from ...core.recordings import is_set
+from ...core.recordings import RECORDINGS, is_set, recording
 from ...kernels.operands import Search
 from ...quantizers.base import Quantizer, declares, ones_like_reduced
 from ...quantizers.extremes import TAKEN
@@ -120,14 +120,13 @@ class Encoder(NamedTuple):
     def __call__(self, x: Array) -> Array | None:
         """Return words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
         out, runs = empty(self.device, self.words), in_runs(x.bits if isinstance(x, Bfloat16) else x, self.axis)
-        nan = _flags.pop(self.device, None)
-        nan = zeros(self.device, (PIECES if self.device == "cpu" else 1,), np.bool_) if nan is None else nan
+        nan = zeros("cpu", (PIECES,), np.bool_) if self.device == "cpu" else _flag(self.device)
         constants = self.thresholds, self.codes, self.row, self.group
         kernel(self.device, "encode")(runs, *constants, nan, out.reshape(self.rows))
-        if is_set(to_host(nan)):
+        if is_set(nan):
             return None
         if self.device != "cpu":
-            _flags[self.device] = nan
+            _give_back(self.device, nan)
         return out
 
     def fixed(self, quantizer: Quantizer, law: Constants) -> Search:
@@ -138,6 +137,19 @@ class Encoder(NamedTuple):
         """Replace the thresholds."""
         thresholds = _rounded_up(cuts, self.axis, self.thresholds.dtype)
         return self._replace(thresholds=thresholds.reshape(self.thresholds.shape))
+
+
+def _flag(device: str) -> Array:
+    """Return an element that is False on a GPU; a recorded call takes one each time."""
+    if RECORDINGS and (one := recording("cuda")) is not None:
+        return one.taken((1,), np.bool_, partial(_flag, device), partial(_give_back, device))
+    flag = _flags.pop(device, None)
+    return zeros(device, (1,), np.bool_) if flag is None else flag
+
+
+def _give_back(device: str, flag: Array) -> None:
+    if not (RECORDINGS and recording("cuda")):
+        _flags[device] = flag
 
 
 def encoder(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Encoder:

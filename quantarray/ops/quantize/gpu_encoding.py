@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...arrays.bfloat16 import Bfloat16
-from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, to_host, zeros
+from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
 from ...core.dtypes import Array, Constants
 from ...core.errors import DeviceError
 from ...core.format import word_count
@@ -60,7 +60,7 @@ def _encode_groups(x: Array, bits: int, tables: tuple[Array, Array], law: Consta
     kernel(device, "encode")(values.reshape(-1, group, 1), *of_groups, row, group, nan, apart)
     words = empty(device, (bits * rows, 1, word_count(length)))
     kernel(device, "rebit")(apart.reshape(bits * rows, groups, -1), group, 0, length, words)
-    return None if is_set(to_host(nan)) else words.reshape(bits, *outer, -1)
+    return None if is_set(nan) else words.reshape(bits, *outer, -1)
 
 
 def _filled_up(x: Array, length: int) -> Array:

@@ -6,13 +6,16 @@ Checks and look-ups are the same for all images of a network, and take ten times
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...backends.registry import contiguous, empty, kernel, zeros
+from ...arrays.exchange import is_cupy
+from ...arrays.launched import Launched
+from ...backends.registry import contiguous, device_of, empty, kernel, zeros
 from ...core.bounded_cache import Kept
 from ...core.dtypes import Array, Constants, DType
 from ...core.format import word_count
@@ -159,19 +162,20 @@ class Groups(Direct):
 def form(x: Any, quantizer: Any, axis: Any, scale_axis: Any, group: Any) -> tuple[Any, ...] | None:
     """Return the key of a call; None for a call that is not prepared."""
     scheme: Any = type(quantizer)
-    if type(x) is not np.ndarray or not encoding.of_package(scheme):
+    device = "cpu" if type(x) is np.ndarray else device_of(x) if is_cupy(x) else None
+    if device is None or not encoding.of_package(scheme):
         return None
     if type(axis) is not int or not (scale_axis is None or type(scale_axis) is int):
         return None
     if not (group is None or type(group) is int):
         return None
     values = tuple(quantizer.__dict__.values())  # with their types: True is not 1.0, though the two are equal
-    return scheme, values, tuple(map(type, values)), x.dtype, x.shape, axis, scale_axis, group
+    return scheme, values, tuple(map(type, values)), x.dtype, x.shape, device, axis, scale_axis, group
 
 
-def find(key: tuple[Any, ...]) -> Ready | Direct | None:
+def find(key: tuple[Any, ...]) -> Ready | Direct | Launched | None:
     """Return the call that `keep` prepared, or None."""
-    ready: Ready | Direct | None = _kept.get(key)
+    ready: Ready | Direct | Launched | None = _kept.get(key)
     return ready
 
 
@@ -213,6 +217,11 @@ def keep(
         reduced, grouped, stored, law.group, repr(quantizer),
     )  # fmt: skip
     _kept.keep(key, ready)
+
+
+def launch(key: tuple[Any, ...], encode: Callable[[Array], QuantArray]) -> None:
+    """Prepare calls on a GPU whose constants do not depend on x."""
+    _kept.keep(key, Launched(encode))
 
 
 def _direct(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -117,7 +118,11 @@ def quantize(
         constants = weighted(a, h, at, group, constants, lambda trial: encoded(op, a, of, trial, at, group))
     q = encoded(op, a, quantizer, constants, at, group, progress)
     if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
-        prepared_schemes.keep(op, key, a, quantizer, at, keep, group, q.constants)
+        if device_of(a) == "cpu":
+            prepared_schemes.keep(op, key, a, quantizer, at, keep, group, q.constants)
+        elif quantizer.fixed:
+            scheme = copy(quantizer)
+            prepared_schemes.launch(key, lambda x: encoded(op, x, scheme, constants, at, group))
     return q
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...arrays.launched import on_gpu
 from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
 from ...core.hints import Axes, OutType
@@ -121,6 +122,10 @@ def sum(
     >>> qa.sum(q), qa.sum(q, axis=0), qa.sum(q, axis=1, keepdims=True).tolist()
     (np.int32(4), array([2, 0, 2], dtype=int32), [[1], [3]])
     """
+    return cast(Array, on_gpu(_sum, q, axis, dtype, keepdims))
+
+
+def _sum(q: QuantArray, axis: Any, dtype: Any, keepdims: Any) -> Array:
     op = "sum"
     q = checks.packed(op, "q", q)
     over = axes(op, q.ndim, axis)

@@ -1,0 +1,123 @@
+"""Calls on a GPU that are found: a second call of one form is recorded, and later ones only launch what it launched.
+
+A call is found by its function, all its arguments but the array, and the form of that: dtype, shape, axis, the values
+of its constants, device. Weights have their calls in their own cache, with their layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..backends.registry import call_class
+from ..core.bounded_cache import Kept
+from ..core.dtypes import Array
+from ..core.recordings import RECORDINGS, recording
+from .array import CuQuantArray, QuantArray
+from .layouts import LaidOut
+
+_LINE = 16  # bytes at a multiple of which arrays begin that are read by the widest loads
+_MOST = 8  # forms of constants for which a function is recorded
+_MOST_BYTES = 1 << 12  # of constants, which may be met again
+
+_calls = Kept(256)
+
+
+class Launched:
+    """A function of an array, on a GPU by the launches that were recorded: equal, with little of Python around them.
+
+    Attributes are those of the function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._plans: dict[Any, Any] = {}  # by constants: None after the first call, False for what is no plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+    def __call__(self, x: Any, out: Array | None = None) -> Any:
+        """Return what `function(x)` returns, or `function(x, out)`."""
+        if out is not None:
+            return self.function(x, out)
+        packed = isinstance(x, QuantArray)
+        a = x._words if packed else x
+        key = (x._scheme, x._constants.key) if packed else None
+        plan = self._plans.get(key, False if RECORDINGS and recording("cuda") is not None else True)
+        if plan is False or type(a) is LaidOut or not (a.flags.c_contiguous and a.size) or a.data.ptr % _LINE:
+            return self.function(x)
+        if plan is True:
+            fits = not packed or x._constants.nbytes <= _MOST_BYTES
+            self._note(key, None if fits else False)
+            return self.function(x)
+        if plan is None:
+            plan = self._note(key, _recorded(self.function, x, a))
+        results = None if plan is False else plan(a)
+        return self.function(x) if results is None else results
+
+    def _note(self, key: Any, plan: Any) -> Any:
+        self._plans[key] = plan
+        if len(self._plans) > _MOST:
+            self._plans.pop(next(iter(self._plans)), None)
+        return plan
+
+
+class _Plan:
+    """A recorded call, with what makes results of its arrays."""
+
+    def __init__(self, function: Callable[..., Any], x: Any, a: Array) -> None:
+        self._laws: list[tuple[Any, ...] | None] = []
+        self._single = True
+
+        def on_arrays(blank: Array) -> list[Any]:
+            whole = _like(x, blank) if isinstance(x, QuantArray) else blank
+            results = function(whole)
+            self._single = type(results) is not tuple
+            listed = [results] if self._single else [*results]
+            self._laws = [_law(q) if isinstance(q, QuantArray) else None for q in listed]
+            return [q._words if isinstance(q, QuantArray) else q for q in listed]
+
+        self._call = call_class()(on_arrays, a)
+
+    def __call__(self, a: Array) -> Any:
+        arrays = self._call(a)
+        if arrays is None:
+            return None
+        if self._single:
+            law = self._laws[0]
+            return arrays[0] if law is None else QuantArray(arrays[0], *law)
+        pairs = zip(arrays, self._laws, strict=True)
+        return tuple([one if law is None else QuantArray(one, *law) for one, law in pairs])
+
+
+def _recorded(function: Callable[..., Any], x: Any, a: Array) -> _Plan | bool:
+    """Record a function; False if it does more than launch kernels, which is then not tried again."""
+    try:
+        return _Plan(function, x, a)
+    except Exception:  # whatever is raised where elements are not there: the function is called with them
+        return False
+
+
+def _law(q: QuantArray) -> tuple[Any, ...]:
+    return q._dtype, q._shape, q._axis, q._constants, q._scheme
+
+
+def _like(q: QuantArray, words: Array) -> QuantArray:
+    return QuantArray(words, *_law(q))
+
+
+def on_gpu(function: Callable[..., Any], q: Any, *options: Any) -> Any:
+    """Return `function(q, *options)`, by recorded launches where q is a packed array on a GPU."""
+    if type(q) is not CuQuantArray:
+        return function(q, *options)
+    key = function, q._dtype, q._shape, q._axis, q.device, options, tuple(map(type, options))
+    return by_key(key, function, q, *options)
+
+
+def by_key(key: Any, function: Callable[..., Any], x: Any, *options: Any) -> Any:
+    """Return `function(x, *options)`, by recorded launches; `key` has all that they depend on but x's constants."""
+    call = _calls.get(key)
+    if call is None:
+        call = Launched((lambda x: function(x, *options)) if options else function)
+        _calls.keep(key, call)
+    return call(x)

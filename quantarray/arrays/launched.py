@@ -18,7 +18,6 @@ from .layouts import LaidOut
 
 _LINE = 16  # bytes at a multiple of which arrays begin that are read by the widest loads
 _MOST = 8  # forms of constants for which a function is recorded
-_MOST_BYTES = 1 << 12  # of constants, which may be met again
 
 _calls = Kept(256)
 
@@ -41,14 +40,15 @@ class Launched:
         if out is not None:
             return self.function(x, out)
         packed = isinstance(x, QuantArray)
-        a = x._words if packed else x
-        key = (x._scheme, x._constants.key) if packed else None
-        plan = self._plans.get(key, False if RECORDINGS and recording("cuda") is not None else True)
-        if plan is False or type(a) is LaidOut or not (a.flags.c_contiguous and a.size) or a.data.ptr % _LINE:
+        a, values = (x._words, x._constants.key) if packed else (x, ())
+        if values is None or type(a) is LaidOut or not (a.flags.c_contiguous and a.size) or a.data.ptr % _LINE:
             return self.function(x)
+        if RECORDINGS and recording("cuda") is not None:  # x has no elements, and the call is part of another
+            return self.function(x)
+        key = (x._scheme, values) if packed else None
+        plan = self._plans.get(key, True)
         if plan is True:
-            fits = not packed or x._constants.nbytes <= _MOST_BYTES
-            self._note(key, None if fits else False)
+            self._note(key, None)
             return self.function(x)
         if plan is None:
             plan = self._note(key, _recorded(self.function, x, a))

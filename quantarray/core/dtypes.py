@@ -26,6 +26,7 @@ from .forks import cached_property
 from .format import MAX_BITS, bits_for, is_locked, locked
 
 Array = np.ndarray[Any, Any]
+_MOST_BYTES = 1 << 12  # of constants, as a key
 
 
 @dataclass(frozen=True)
@@ -263,12 +264,12 @@ class Constants:
         self._form = group, tuple([a.shape for a in self._stored.values()])  # what is there, but for its values
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """Return the numbers as what has a hash."""
+    def key(self) -> tuple[Any, ...] | None:
+        """Return the numbers as what has a hash; None for so many that they will not be met again."""
         if not self._stored:
             return ()
-        values = getattr(self, "_values", None)
-        if values is None:
+        values: tuple[Any, ...] | None = getattr(self, "_values", None)
+        if values is None and self.nbytes <= _MOST_BYTES:
             arrays = [(name, a.dtype.char, a.tobytes()) for name, a in self._stored.items()]
             values = self._values = *self._form, *arrays
         return values

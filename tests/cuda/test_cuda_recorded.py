@@ -13,6 +13,7 @@ import pytest
 from cuda_backend import cuda_simulator  # noqa: F401  # which this installs
 
 import quantarray as qa
+from quantarray.arrays import launched
 from quantarray.cuda.runtime import driver, launch, recorded
 
 INT64 = np.dtype(np.int64)
@@ -160,6 +161,32 @@ def test_recorded_calls_are_equal(name, started, ran):
         assert rest == others
     assert names[2] == names[3] == names[4] == names[1]
     assert len(ran) >= 3, "the second call is recorded, or the third"
+
+
+def test_recorded_calls_inside_a_recorded_call(started, ran):
+    """The inner functions are part of the outer call, although they have recordings of their own."""
+
+    def both(q):
+        return qa.sum(qa.max_pool2d(q, 2) + 1, axis=3)
+
+    for _ in range(4):
+        q = codes(2, 4, 4, 70)
+        both(q.to_device("cuda"))
+    for _ in range(4):
+        q = codes(2, 4, 4, 70)
+        ran.clear()
+        got = launched.by_key("both", both, q.to_device("cuda"))
+        np.testing.assert_array_equal(got.held, both(q))
+    assert len(ran) == 1
+
+
+def test_many_constants_are_no_key(started, ran):
+    q = codes(1100, 64) * RNG.integers(1, 5, (1100, 1)).astype(np.float32)
+    assert q.constants.key is None and (q[:1000] * 1).constants.key is not None
+    on_gpu = q.to_device("cuda")
+    for _ in range(3):
+        np.testing.assert_array_equal(qa.sum(on_gpu, axis=1).held, qa.sum(q, axis=1))
+    assert not ran
 
 
 def test_a_nan_is_seen_by_a_recorded_call(started, ran):

@@ -213,7 +213,7 @@ def to_host(x: Any) -> Array:
 def cupy(op: str) -> Any:
     """Import CuPy, when the first array goes to a GPU."""
     loaded = sys.modules.get("cupy")
-    if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
+    if loaded is not None and not getattr(getattr(loaded, "__spec__", None), "_initializing", False):
         return loaded  # without `no_fork`, which looks at every signal: 300 calls
     try:
         with no_fork:

@@ -608,6 +608,20 @@ def test_operands_of_wgmma():
     assert re.search(rf"or\.b64\s+%rd\d+, %rd\d+, {1 << 62 | 64 << 32};", ptx)
 
 
+def test_each_kernel_has_a_name_of_its_own_on_disk(monkeypatch):
+    """All of them have one, and no other kernel, nor other types of arguments, has the same."""
+    from quantarray.cuda.runtime import launch, on_disk
+
+    named = {}
+    for case in CASES:
+        with launches(monkeypatch) as listed:
+            case.call()
+        for one in listed:
+            text = on_disk.text_of(one.kernel, tuple(map(launch._form, one.args)), LINKED)
+            assert named.setdefault(text, (one.kernel, one.signature)) == (one.kernel, one.signature)
+    assert len(named) > 150
+
+
 def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):
     """Check which shared memory is asked of the driver, for the kernel that is launched; both are stand-ins here."""
     from numba.cuda.cudadrv import driver
@@ -619,19 +633,21 @@ def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):
     asked, ran, typed, default = [], [], [], 48 << 10
 
     class Kernel:
+        handle = "handle"
+
         def __init__(self, overloads):
             self.overloads = overloads
 
         def specialize(self, *args):
             typed.append(args)
-            function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1))
-            return Kernel({args: SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))})
+            return Kernel(args)
 
     monkeypatch.setattr(launch, "_driver", lambda: True)
     monkeypatch.setattr(starter, "current_gpu", lambda: 1)
     monkeypatch.setattr(starter, "enter", lambda gpu: None)
     monkeypatch.setattr(starter, "start", lambda *how: ran.append(how))
-    monkeypatch.setattr(starter, "handle_of", lambda kernel: next(iter(kernel.overloads)))
+    monkeypatch.setattr(starter, "handle_of", lambda kernel: kernel.overloads)
+    monkeypatch.setattr(launch, "_function", lambda kernel, args: (None, kernel.specialize(*args)))
     monkeypatch.setattr(driver, "driver", SimpleNamespace(cuKernelSetAttribute=lambda *args: asked.append(args)))
     kernel, names = Kernel({}), driver.binding.CUfunction_attribute
     for args, shared, tiled in (((5, 6), default, False), ((7, 8), default, False), ((7, 8.0), default + 1, True)):

@@ -109,6 +109,17 @@ def assemble(kernel, signature, target):
 @cache
 def link(kernel, signature, target):
     """Compile and link as Numba does for a GPU of compute capability (major, minor)."""
+    cubin, log = _linked(kernel, signature, target)
+    return _read("", log, cubin)
+
+
+def linked(kernel, args, target):
+    """(name, machine code) of a kernel for some arguments."""
+    signature = tuple(map(_type_of, args))
+    return _lowered(kernel, signature)._entry_name, _linked(kernel, signature, target)[0]
+
+
+def _linked(kernel, signature, target):
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
     arch = (*target, "a" if target >= (9, 0) else "")
@@ -116,7 +127,7 @@ def link(kernel, signature, target):
     options = LinkerOptions(arch=name_of(arch), link_time_optimization=True, verbose=True)
     linker = Linker(ObjectCode.from_ltoir(code), options=options)
     cubin = bytes(linker.link("cubin").code)
-    return _read("", linker.get_info_log(), cubin)
+    return cubin, linker.get_info_log()
 
 
 def opcodes(codes, target):

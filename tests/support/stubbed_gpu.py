@@ -18,8 +18,6 @@ _FREE = ("__getattr__", "data")  # of the stand-in, which CuPy's arrays have wit
 @contextmanager
 def stubbed():
     """Give the list of launches inside."""
-    from numba.cuda.dispatcher import CUDADispatcher
-
     from quantarray.cuda.runtime import driver, launch
 
     started = []
@@ -35,9 +33,8 @@ def stubbed():
         patch.object(launch, "capability", lambda: (9, 0)),
         patch.object(launch, "multiprocessors", lambda: 132),
         patch.object(launch, "_move", lambda a: fake_cupy.ndarray(a.copy())),
-        patch.object(launch, "_typed", lambda a: a),
-        patch.object(launch, "_set_attributes", lambda kernel, values: None),
-        patch.object(CUDADispatcher, "specialize", lambda kernel, *args: kernel),
+        patch.object(launch, "_function", lambda kernel, args: (kernel, kernel)),
+        patch.object(driver, "set_attributes", lambda *how: None),
         patch.object(driver, "handle_of", lambda kernel: kernel),
         patch.object(driver, "_runtime", lambda: runtime),
         patch.object(driver.cuda, "current_context", lambda: None),

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...backends.registry import cupy
 from ...core.errors import DeviceError
+from . import target
 from .target import cuda
 
 NUMBERS = int, float, np.generic
@@ -66,12 +67,32 @@ def multiprocessors(gpu):
     return cuda.current_context().device.MULTIPROCESSOR_COUNT
 
 
-def handle_of(specialized):
-    """Return the driver's kernel of a Numba kernel that is compiled for one set of types."""
-    from cuda.bindings.driver import CUfunction  # with Numba's CUDA target, which is imported with the first kernel
-
+def library_of(specialized):
+    """Return Numba's library of a kernel that is compiled for one set of types."""
     (compiled,) = specialized.overloads.values()
-    return CUfunction(int(compiled._codelibrary.get_cufunc().handle))
+    return compiled._codelibrary
+
+
+def loaded(code):
+    """Load machine code, and return `cuda.core`'s kernel."""
+    from cuda.core import ObjectCode
+
+    return ObjectCode.from_cubin(code.cubin).get_kernel(code.name)
+
+
+def handle_of(kernel):
+    """Return the driver's handle of a kernel of Numba's or of `cuda.core`'s, as `enqueue` takes it."""
+    from cuda.bindings.driver import CUfunction
+
+    return CUfunction(int(kernel.handle))
+
+
+def set_attributes(kernel, gpu, values):
+    """Set attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
+    numba_driver = target.driver()
+    for name, value in values.items():
+        attribute = getattr(numba_driver.binding.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        numba_driver.driver.cuKernelSetAttribute(attribute, value, kernel.handle, gpu)
 
 
 def numbers(args):

@@ -6,7 +6,7 @@ moved, once each, by `resident`.
 """
 
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from ...backends import diagnosis
 from ...backends.registry import empty, settle, zeros
 from ...core.errors import DeviceError
 from ...core.recordings import RECORDINGS, recording
-from . import driver, target
+from . import driver, on_disk
 from .blank import Blank, ElementsAreRead
 from .target import config, cuda
 
@@ -75,7 +75,8 @@ def raise_known(error):
 class Specialized(NamedTuple):
     """A kernel that is compiled for arguments of one form."""
 
-    compiled: object  # Numba's
+    compiled: object  # Numba's; None for one from disk
+    function: object  # Numba's or cuda.core's, which owns the code
     handle: object  # the driver's
 
 
@@ -84,13 +85,30 @@ def specialized(kernel, gpu, args, shared, tiled):
     key = kernel, gpu, shared, tiled, *map(_form, args)
     one = _ready.get(key)
     if one is None:
-        compiled = kernel.specialize(*map(_typed, args))
+        compiled, function = _function(kernel, args)
         attributes = {"PREFERRED_SHARED_MEMORY_CARVEOUT": _ALL} if tiled else {}
         if shared > _GIVEN:
             attributes["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = shared
-        _set_attributes(compiled, attributes)
-        one = _ready[key] = Specialized(compiled, driver.handle_of(compiled))
+        driver.set_attributes(function, gpu, attributes)
+        one = _ready[key] = Specialized(compiled, function, driver.handle_of(function))
     return one
+
+
+def _function(kernel, args):
+    """(Numba's compiled kernel or None, its function on the GPU), from disk if it is there."""
+    text = None
+    with suppress(on_disk.UnknownError):
+        text = on_disk.text_of(kernel, tuple(map(_form, args)), capability())
+    code = None if text is None else on_disk.read(text)
+    if code is not None:
+        with suppress(Exception):  # of a driver that does not take it: it is compiled again
+            return None, driver.loaded(code)
+    compiled = kernel.specialize(*map(_typed, args))
+    library = driver.library_of(compiled)
+    function = library.get_cufunc()
+    if text is not None:
+        on_disk.write(text, on_disk.Code(library._entry_name, bytes(library.get_cubin().code)))
+    return compiled, function
 
 
 def _form(a):
@@ -105,16 +123,6 @@ def _typed(a):
     if isinstance(a, tuple):
         return type(a)(*map(_typed, a))
     return cuda.as_cuda_array(a, sync=False) if hasattr(a, "__cuda_array_interface__") else a
-
-
-def _set_attributes(kernel, values):
-    """Set attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
-    numba_driver = target.driver()
-    (compiled,) = kernel.overloads.values()
-    function = compiled._codelibrary.get_cufunc()
-    for name, value in values.items():
-        attribute = getattr(numba_driver.binding.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
-        numba_driver.driver.cuKernelSetAttribute(attribute, value, function.handle, function.device.id)
 
 
 def _argument(a):

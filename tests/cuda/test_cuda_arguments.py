@@ -4,6 +4,10 @@ The twins' own host code runs here, on the stand-in for CuPy, and no kernel does
 """
 
 import ctypes
+import os
+import shutil
+import subprocess
+import sys
 import threading
 from importlib import import_module
 from types import SimpleNamespace
@@ -15,6 +19,7 @@ pytest.importorskip("numba_cuda")
 
 import fake_cupy
 from device_calls import STAY, operands
+from paths import ROOT
 
 import quantarray as qa
 from quantarray.arrays import launched
@@ -233,3 +238,44 @@ def test_counters_of_a_graph_are_those_of_the_call_before_its_capture(monkeypatc
     assert launch.arrivals(5) is not outside and len(made) == 4
     at["stream"] = (1, False)
     assert launch.arrivals(5) is outside
+
+
+DRIVER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+typedef unsigned u;
+int cuLaunchKernel(void *f, u gx, u gy, u gz, u bx, u by, u bz, u shared, void *stream, void **parameters,
+                   void **extra) {
+  printf("%p %u %u %u %u %u %u %u %p %p", f, gx, gy, gz, bx, by, bz, shared, stream, (void *)extra);
+  for (int i = 0; i < 4; i++) printf(" %llx", (unsigned long long)*(uint64_t *)parameters[i]);
+  return puts("") < 0;
+}
+int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+int cuGetProcAddress_v2(const char *name, void **p, int version, uint64_t flags, void *status) {
+  void *self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  *p = self ? dlsym(self, name) : 0;
+  return 0;
+}
+"""
+ENQUEUE = """
+from types import SimpleNamespace
+import numpy as np
+from quantarray.cuda.runtime import driver
+kernel = driver.handle_of(SimpleNamespace(handle=0x1234))
+parameters = driver.parameters((-1, (np.float32(1.5), 7), True))
+driver.enqueue(kernel, driver.sizes((3, 2)), driver.sizes(32), 99, driver._stream(1), parameters)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler")
+def test_what_the_driver_is_called_with(tmp_path):
+    """A library in place of the driver's prints what comes through NVIDIA's own bindings."""
+    (tmp_path / "driver.c").write_text(DRIVER)
+    library = str(tmp_path / "libcuda.so.1")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "driver.c"), "-ldl"], check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", ENQUEUE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == "0x1234 3 2 1 32 1 1 99 0x1 (nil) ffffffffffffffff 3fc00000 7 1".split()

@@ -110,7 +110,10 @@ def on_gpu(function: Callable[..., Any], q: Any, *options: Any) -> Any:
     """Return `function(q, *options)`, by recorded launches where q is a packed array on a GPU."""
     if type(q) is not CuQuantArray:
         return function(q, *options)
-    key = function, q._dtype, q._shape, q._axis, q.device, options, tuple(map(type, options))
+    kinds: Any = tuple(map(type, options))  # 1 is not 1.0, though the two are equal
+    if tuple in kinds:
+        kinds = repr(options)
+    key = function, q._dtype, q._shape, q._axis, q.device, options, kinds
     return by_key(key, function, q, *options)
 
 

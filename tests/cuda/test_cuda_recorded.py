@@ -79,6 +79,7 @@ def started():
         patch.object(launch, "multiprocessors", lambda: 4),
         patch.object(launch, "_move", lambda a: fake_cupy.ndarray(a.copy())),
         patch.object(launch, "_equal", {}),
+        patch.object(launch, "_kept", {}),
         patch.object(launch, "_arrivals", {}),
         patch.object(launch, "specialized", specialized),
         patch.object(driver, "_launcher", lambda: launcher),
@@ -118,6 +119,13 @@ CALLS = {
     "max_pool2d": (lambda _, q: qa.max_pool2d(q, 2), None, lambda: codes(2, 4, 6, 70)),
     "max_pool2d first": (
         lambda _, q: qa.max_pool2d(q, 2, data_format="NCHW"), None, lambda: qa.moveaxis(codes(2, 4, 6, 70), 3, 1)),
+    "mean of rows": (lambda _, q: qa.mean(q, axis=1), None, lambda: codes(3, 300)),
+    "q - 2": (lambda _, q: q - 2, None, lambda: codes(3, 70)),
+    "3 - q": (lambda _, q: 3 - q, None, lambda: codes(3, 70)),
+    "q * -0.5": (lambda _, q: q * -0.5, None, lambda: codes(3, 70)),
+    "q > 1": (lambda _, q: q > 1, None, lambda: codes(3, 70)),
+    "2.5 > q": (lambda _, q: qa.greater(2.5, q), None, lambda: codes(3, 70)),
+    "q == 0": (lambda _, q: q == 0, None, lambda: codes(3, 70)),
     "q + 1": (lambda _, q: q + 1, None, lambda: codes(3, 70)),
     "1.5 + q": (lambda _, q: 1.5 + q, None, lambda: codes(3, 70)),
 }  # fmt: skip
@@ -178,6 +186,29 @@ def test_recorded_calls_inside_a_recorded_call(started, ran):
         got = launched.by_key("both", both, q.to_device("cuda"))
         np.testing.assert_array_equal(got.held, both(q))
     assert len(ran) == 1
+
+
+def test_wrong_arguments_beside_right_ones(started):
+    x = codes(1, 4, 4, 70).to_device("cuda")
+    for _ in range(3):
+        qa.max_pool2d(x, (2, 2), stride=2)
+    for wrong in ({"size": (2.0, 2)}, {"size": (2, 2), "stride": 2.0}, {"size": (2, 2), "stride": (2.0, 2)}):
+        with pytest.raises(TypeError):
+            qa.max_pool2d(x, **wrong)
+
+
+@pytest.mark.parametrize(
+    "other", [np.float32(0.1), 0.1, np.float64(0.1), [[0.5]], np.ones((3, 1)), (1.5,), True, 1, 1.0]
+)
+def test_other_operands_are_told_apart(other, started):
+    """By their types too, as NumPy tells them apart; what has no hash is not looked up."""
+    q = codes(3, 70)
+    on_gpu = q.to_device("cuda")
+    for _ in range(4):
+        for call in (qa.add, qa.subtract, qa.multiply, qa.equal, qa.greater):
+            (got, *rest), (expected, *others) = values(call(on_gpu, other)), values(call(q, other))
+            np.testing.assert_array_equal(got, expected)
+            assert rest == others
 
 
 def test_many_constants_are_no_key(started, ran):

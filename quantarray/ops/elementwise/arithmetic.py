@@ -123,10 +123,10 @@ def add(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutType = 
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
         return added("add", np.add, a, b)
     q, t = (a, b) if isinstance(a, QuantArray) else (checks.packed("add", "one operand", b), a)
-    return cast(QuantArray, on_gpu(_add_number, q, t))
+    return cast(QuantArray, on_gpu(_added_to, q, t))
 
 
-def _add_number(q: QuantArray, t: Any) -> QuantArray:
+def _added_to(q: QuantArray, t: Any) -> QuantArray:
     return _plus("add", q, operand("add", "the operand", t, q))
 
 
@@ -148,9 +148,16 @@ def subtract(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutTy
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
         return added(op, np.subtract, a, b)
     if isinstance(a, QuantArray):
-        return _plus(op, a, _negated(operand(op, "the operand", b, a)))
-    q = checks.packed(op, "one operand", b)
-    return _plus(op, negative(q), operand(op, "the operand", a, q))
+        return cast(QuantArray, on_gpu(_less, a, b))
+    return cast(QuantArray, on_gpu(_taken_from, checks.packed(op, "one operand", b), a))
+
+
+def _less(q: QuantArray, t: Any) -> QuantArray:
+    return _plus("subtract", q, _negated(operand("subtract", "the operand", t, q)))
+
+
+def _taken_from(q: QuantArray, t: Any) -> QuantArray:
+    return _plus("subtract", negative(q), operand("subtract", "the operand", t, q))
 
 
 @overload
@@ -177,6 +184,11 @@ def multiply(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutTy
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
         return of_pairs("multiply", np.multiply, a, b)
     q, s = (a, b) if isinstance(a, QuantArray) else (checks.packed(op, "one operand", b), a)
+    return cast(QuantArray, on_gpu(_multiplied, q, s))
+
+
+def _multiplied(q: QuantArray, s: Any) -> QuantArray:
+    op = "multiply"
     factor = operand(op, "the operand", s, q)
     if is_exact(q) and isinstance(factor, int):
         return with_levels(op, q, [v * factor for v in q.dtype.levels or ()])

@@ -11,6 +11,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.blocks import blocks
+from ...arrays.launched import on_gpu
 from ...backends.registry import common_device, namespace, zeros
 from ...core.dtypes import Array, integers, uint1
 from ...core.format import MAX_BITS, bits_for
@@ -141,10 +142,15 @@ def _compared(op: str, f: np.ufunc, a: Any, b: Any, of_ranks: Callable[[Array, A
     other = b if q is a else a
     if isinstance(other, int) and other.bit_length() > 63:  # beyond integer levels, and maybe beyond float64
         other = float(other) if other.bit_length() < 1024 else math.inf if other > 0 else -math.inf
+    result: QuantArray = on_gpu(_with_value, q, other, op, f, q is a)
+    return result
+
+
+def _with_value(q: QuantArray, other: Any, op: str, f: np.ufunc, first: bool) -> QuantArray:
     value = operand(op, "the operand", other, q)
     if isinstance(other, (np.generic, np.ndarray)) and not isinstance(value, np.ndarray):
         value = np.asarray(other)[()]  # of its own type: to NumPy float32 levels equal 0.1 where not np.float64(0.1)
-    return pointwise(op, f if q is a else lambda levels, left: f(left, levels), q, value)
+    return pointwise(op, f if first else lambda levels, left: f(left, levels), q, value)
 
 
 def _ranked(op: str, p: QuantArray, q: QuantArray) -> tuple[Array, Array]:

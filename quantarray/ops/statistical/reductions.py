@@ -145,6 +145,10 @@ def mean(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> 
     >>> qa.mean(qa.encode([[1, -1, 1, 1], [0, 0, 0, 1]], values=(-1, 0, 1)), axis=1)
     array([0.5 , 0.25], dtype=float32)
     """
+    return cast(Array, on_gpu(_mean, q, axis, keepdims))
+
+
+def _mean(q: QuantArray, axis: Any, keepdims: Any) -> Array:
     op = "mean"
     q = checks.packed(op, "q", q)
     over = axes(op, q.ndim, axis)

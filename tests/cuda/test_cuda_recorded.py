@@ -11,6 +11,7 @@ import fake_cupy
 import numpy as np
 import pytest
 from cuda_backend import cuda_simulator  # noqa: F401  # which this installs
+from stubbed_gpu import nothing_recorded
 
 import quantarray as qa
 from quantarray.arrays import launched
@@ -72,6 +73,7 @@ def started():
     runtime = SimpleNamespace(getDevice=lambda: 0), fake_cupy.get_current_stream
     with (
         fake_cupy.arrays(),
+        nothing_recorded(),
         patch.object(fake_cupy, "empty", garbage, create=True),
         patch.object(launch, "_driver", lambda: True),
         patch.object(launch, "_simulated", lambda: False),

@@ -12,7 +12,18 @@ from unittest.mock import patch
 import fake_cupy
 import numpy as np
 
+from quantarray.arrays import launched
+from quantarray.core.bounded_cache import Kept
+from quantarray.ops.quantize import prepared_schemes
+
 _FREE = ("__getattr__", "data")  # of the stand-in, which CuPy's arrays have without a call
+
+
+@contextmanager
+def nothing_recorded():
+    """Forget recorded calls at both ends: those of another driver start nothing here."""
+    with patch.object(launched, "_calls", Kept(256)), patch.object(prepared_schemes, "_kept", Kept(256)):
+        yield
 
 
 @contextmanager
@@ -29,6 +40,7 @@ def stubbed():
     runtime = SimpleNamespace(getDevice=lambda: 0), fake_cupy.get_current_stream
     with (
         fake_cupy.arrays() as xp,
+        nothing_recorded(),
         patch.object(launch, "_driver", lambda: True),
         patch.object(launch, "capability", lambda: (9, 0)),
         patch.object(launch, "multiprocessors", lambda: 132),

@@ -107,7 +107,8 @@ def _function(kernel, args):
     library = driver.library_of(compiled)
     function = library.get_cufunc()
     if text is not None:
-        on_disk.write(text, on_disk.Code(library._entry_name, bytes(library.get_cubin().code)))
+        with suppress(AttributeError, TypeError):  # of a version of Numba that has its machine code elsewhere
+            on_disk.write(text, on_disk.Code(library._entry_name, bytes(library.get_cubin().code)))
     return compiled, function
 
 

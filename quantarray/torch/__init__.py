@@ -11,7 +11,8 @@ with no_fork:
         ) from error
 
 from .bridges import PackedTensor, dequantize, quantize, to_torch
-from .compression import Compression, compressed_activations
+from .compressed import compressed_activations
+from .compression import Compression
 from .conversion import Converted, convert
 from .layers import BinaryConv2d, QuantConv2d, QuantLinear
 from .learned import LQ, LSQ, PACT, ABCActivations

@@ -1,9 +1,9 @@
-"""Train on compressed activations: `compressed_activations` packs the tensors that autograd saves."""
+"""Pack the tensors that autograd saves inside a context, and unpack them for the backward pass."""
 
 from __future__ import annotations
 
+import sys
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Self
@@ -11,30 +11,33 @@ from typing import Any, Self
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..arrays import checks
-from ..core.format import WORD_BITS
-from . import gpu
+from . import arena
+from .functions import Functions
+from .holder import Holder, View
+from .layout import LAYOUTS
 from .measuring import measured
-from .operations import Calls, new_nodes, packed_by
+from .operations import ALWAYS, LOSSES, SAVINGS, Saving, is_product, packed_by, tensors_in
 from .reads import Read
-from .report import Report
+from .report import Layer, Report
 from .rounding import Rounding
-from .saving import Form, Holder, Node, Rules, Saved, form_of, is_plain, weak
-from .sensitivity import Allocation, Record, checked_ids
-from .stored import Mixed, Packed, PackedOnGpu, Stored
-from .unchecked import Unchecked, why
+from .saving import EMPTY, PLAIN, Form, Rules, Saved, form_of
+from .sensitivity import checked_ids
+from .stored import Whole
+from .tracers import skip
+from .unchecked import why
 
-_OP = "compressed_activations"
-# ActNN's: nothing; 4 bits for convolutions; 4 bits for all; 2 bits for all, allocated
-_LEVELS: dict[str, tuple[int | None, bool]] = {"L0": (None, False), "L1": (4, True), "L2": (4, False), "L3": (2, False)}
-_LEVELS["L4"] = _LEVELS["L3"]
-_ALLOCATED = frozenset(("L3", "L4"))
+OP = "compressed_activations"
+_TRIMMED = 1 << 24  # bytes packed from which on the C library's free pages are returned
+_LAST = 1 << 63  # above all numbers of nodes
 
 
 class Compression:
     """A context that packs what autograd saves inside it; `compressed_activations` makes one.
 
     It may be entered again, for each training step: random numbers then continue, and `report` starts again.
+
+    A hook gets each tensor before the node that saves it is in the graph. It is held as it is, until a tensor that was
+    computed later is saved, or a module returns one: from its node on, the graph is searched for nodes that are new.
     """
 
     def __init__(
@@ -48,13 +51,15 @@ class Compression:
         self.bits, self.report = bits, Report()
         self._rules, self._rounding, self._model, self._layers = rules, rounding, model, dict(layers)
         self._names = {} if model is None else {id(module): name for name, module in model.named_modules() if name}
-        self._stack, self._exits = [_Layer("outside of modules", bits)], ExitStack()
-        self._calls, self._holder, self._unchecked, self._thread = Calls(self._settle), Holder(), Unchecked(), 0
-        self._pending: list[weakref.ref[Saved]] = []
-        self._first, self._nodes = 0, set[int]()  # the number of the first node inside, and those that were seen
-        self._known: dict[int, _Layer] = {}
-        self._parameters: dict[int, Any] = {}
+        self._exits, self._functions = ExitStack(), Functions(self._settle_after)
+        self._holder, self._thread = Holder(), 0
+        self._stack: list[Layer] = []
+        self._first, self._pending = 0, 0  # the number of the first node inside, and tensors that wait for a form
+        self._nodes: dict[int, bool] = {}  # by number, those that were seen
+        self._known: dict[Any, Layer] = {}
+        self._kinds: dict[str, int] = {}
         self._ids: Any = None
+        self.restored = 0  # elements since the last `trim`
 
     def batch(self, sample_ids: Any) -> Self:
         """Return this context, for a step on samples of a data set with these numbers: `with compression.batch(ids):`.
@@ -62,7 +67,7 @@ class Compression:
         sample_ids: integers from 0 on, one for each sample of the batch. Each sample then has running gradient norms of
         its own, 4 bytes for each tensor that is saved and sample of the data set.
         """
-        self._ids = checked_ids(_OP, sample_ids)
+        self._ids = checked_ids(OP, sample_ids)
         return self
 
     def measure(self, loss: Callable[[], torch.Tensor]) -> dict[str, float]:
@@ -78,248 +83,218 @@ class Compression:
     def __enter__(self) -> Self:
         """Start to pack."""
         if self._thread:
-            raise RuntimeError(f"{_OP}: this context is entered already; make another one for a context inside it")
+            raise RuntimeError(f"{OP}: this context is entered already; make another one for a context inside it")
         self._thread, self.report = threading.get_ident(), Report()
         ids, self._ids = self._ids, None
-        del self._stack[1:]
+        self._stack = [self.report.add(Layer("outside of modules", self.bits))]
         with ExitStack() as exits:
             exits.callback(self._leave)
             self._rounding.start(ids)
-            self._unchecked.clear()
+            self._rounding.unchecked.clear()
             self._first = torch.autograd._get_sequence_nr()
-            before = torch_module.register_module_forward_pre_hook(self._begin_layer)
-            exits.callback(before.remove)
-            after = torch_module.register_module_forward_hook(self._end_layer, always_call=True)
-            exits.callback(after.remove)
-            exits.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack))
-            exits.enter_context(self._calls)
+            if self._packs():
+                before = torch_module.register_module_forward_pre_hook(self._begin_layer)
+                exits.callback(before.remove)
+                after = torch_module.register_module_forward_hook(self._end_layer, always_call=True)
+                exits.callback(after.remove)
+                exits.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, Saved.restore))
+                exits.enter_context(self._functions)
             self._exits = exits.pop_all()
         return self
+
+    def _packs(self) -> bool:
+        """True if any tensor may be packed: nothing is hooked otherwise."""
+        return self.bits is not None or any(bits is not None for bits in self._layers.values())
 
     def __exit__(self, *exception: Any) -> None:
         """Stop packing, after an exception too; what was packed stays for the backward pass."""
         self._exits.__exit__(*exception)
         if exception[0] is None:
-            self._unchecked.finish()
+            self._rounding.unchecked.finish()
+            if self.report.before - self.report.after >= _TRIMMED:
+                self.trim()
+
+    def trim(self) -> None:
+        """Return the free pages of the C library's heap, which freed activations leave, to the system."""
+        self.restored = 0
+        arena.trim()
 
     def _leave(self) -> None:
-        for saved in filter(None, (seen() for seen in self._pending)):  # of nodes that no call's result comes from
-            self.report.add(saved.layer.name, saved.witness.nbytes, saved.witness.nbytes)
-        self._thread, self._known, self._parameters, self._pending, self._nodes = 0, {}, {}, [], set()
+        self._thread, self._pending, self._known, self._kinds, self._nodes = 0, 0, {}, {}, {}
+        self._stack = []
         self._holder.clear()
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _begin_layer(self, module: torch.nn.Module, inputs: Any) -> None:
         if threading.get_ident() != self._thread:
             return
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None and is_plain(tensor):
-                storage = tensor.untyped_storage()
-                self._parameters[storage._cdata] = storage
-        if len(self._stack) == 1:
+        if not self._stack[1:]:
+            self._functions.pause()
             self._rounding.see_batch(inputs)
-        layer = self._known.get(id(module))
-        if layer is None:
-            layer = self._known[id(module)] = self._layer(module)
-        self._stack.append(layer)
+        if module not in self._known:
+            self._known[module] = self._layer(module)
+        self._stack += (self._known[module],)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _end_layer(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        if threading.get_ident() == self._thread and len(self._stack) > 1:
-            self._stack.pop()
+        if threading.get_ident() != self._thread or not self._stack[1:]:
+            return
+        del self._stack[-1]
+        if self._pending:
+            self._settle_after(output)
+        if not self._stack[1:]:
+            self._functions.resume()
 
-    def _layer(self, module: torch.nn.Module) -> _Layer:
-        kind = type(module).__name__
-        name = self._names.get(id(module)) or f"{kind} {sum(known.kind == kind for known in self._known.values())}"
+    def _layer(self, module: torch.nn.Module) -> Layer:
         around = self._stack[-1]
         bits, fixed = around.bits, around.fixed
-        for key, value in self._layers.items():
+        kind = type(module).__name__
+        if id(module) in self._names:
+            name = self._names[id(module)]
+        else:
+            number = self._kinds[kind] if kind in self._kinds else 0
+            self._kinds[kind] = number + 1
+            name = f"{kind} {number}"
+        for key in self._layers:
             if key == name or (isinstance(key, type) and isinstance(module, key)):
-                bits, fixed = value, True
-        return _Layer(name, bits, kind, fixed)
+                bits, fixed = self._layers[key], True
+        return self.report.add(Layer(name, bits, module, fixed))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _pack(self, tensor: torch.Tensor) -> Saved:
         """Return a tensor held as it is until `_settle` sees the node that saves it."""
-        saved = Saved(tensor, self._stack[-1], self._calls.current)
-        if not is_plain(tensor):
-            return saved
-        if tensor.untyped_storage()._cdata in self._parameters or (tensor.is_leaf and tensor.requires_grad):
-            return saved
-        layer, owner = saved.layer, self._holder.find(tensor, ("first",))
-        saved.first = owner is None
-        if saved.first:
-            self._holder.keep(tensor, ("first",), lambda: layer.name)
-        else:
-            self.report.share(layer.name, owner)
-        saved.pending = True
-        self._pending.append(weakref.ref(saved))
+        layer, base = self._stack[-1], tensor._base if tensor.__class__ is torch.Tensor else tensor
+        source = tensor if base is None else base
+        if source.__class__ is not torch.Tensor or (source.is_leaf and source.requires_grad):
+            return Saved(tensor, layer)  # such as a parameter, which the graph holds anyway
+        keys = torch._C._dispatch_keys(tensor).raw_repr()
+        if not (PLAIN[keys] if keys in PLAIN else PLAIN.ask(tensor, keys)):
+            return Saved(tensor, layer)
+        try:
+            node = tensor.grad_fn
+        except RuntimeError:  # one of several views of a tensor that was changed in place, which has no node any more
+            node = None
+        if node is None:
+            if self._is_buffer(source):
+                return Saved(tensor, layer)
+        elif self._pending:
+            self._settle(node, torch.autograd._get_sequence_nr() - 1)  # the last one may have more to save
+        saved = Saved(tensor.detach(), layer, self)  # as a node would own the result that it saves, which owns its node
+        stride = tensor.stride()
+        saved.layout = LAYOUTS[tensor.shape, stride]
+        saved.view = view = self._holder.view(tensor, stride, layer)
+        saved.of_loss = sys._getframe(1).f_code in LOSSES
+        if not view.pending and not view.exact:
+            view.layer.after += view.nbytes
+        view.pending += 1
+        self._pending += 1
         return saved
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _settle(self, result: Any, arguments: Any) -> None:
-        """Give forms to tensors that a call has saved: its nodes say what their backward passes read."""
-        for values in (result, arguments):  # a call that changes its argument may have no result
-            if not self._pending:
-                return
-            with torch.no_grad():
-                for node in new_nodes(values, self._first, self._nodes):
-                    tensors = {name: saved for name, saved in packed_by(node).items() if isinstance(saved, Saved)}
-                    waiting = {name: saved for name, saved in tensors.items() if saved.pending}
-                    forms = [self._form(Node(node, tensors), name) for name in waiting]
-                    for saved, form in zip(waiting.values(), forms, strict=True):
-                        saved.settle(form)
-            self._pending = [seen for seen in self._pending if (one := seen()) is not None and one.pending]
+    def _is_buffer(self, tensor: torch.Tensor) -> bool:
+        """True for a buffer of a module that runs."""
+        for layer in self._stack[1:]:
+            for buffer in layer.module._buffers.values():
+                if buffer is tensor:
+                    return True
+        return False
 
-    def _form(self, node: Node, name: str) -> Form:
-        """Return a form of the tensor that a node saves as `name`, or the one in which a product has packed it."""
-        saved = node.tensors[name]
-        layer, tensor = saved.layer, saved.witness
-        read = node.reads(name)
-        if layer.bits is None or tensor._version != saved.version:
-            read = Read.EXACT
+    def _settle_after(self, result: Any) -> None:
+        """Give forms to tensors that the nodes of results have saved."""
+        for tensor in (result,) if result.__class__ is torch.Tensor else tensors_in(result):
+            try:
+                node = tensor.grad_fn if self._pending else None
+            except RuntimeError:  # of a view, as in `_pack`
+                node = None
+            if node is not None:
+                self._settle(node, _LAST)
+
+    def _settle(self, last: Any, end: int) -> None:
+        """Give forms to tensors that nodes have saved: `last`, and those before it, with numbers below `end`."""
+        first, seen, waiting = self._first, self._nodes, [last]
+        nodes: list[tuple[int, Any]] = []
+        in_order = True  # from the last on, as in a chain
+        for node in waiting:
+            number = node._sequence_nr()
+            if first <= number < _LAST and number not in seen:
+                if number < end:
+                    in_order = in_order and not (nodes and nodes[-1][0] < number)
+                    seen[number] = True
+                    nodes += ((number, node),)
+                for after, _ in node.next_functions:
+                    if after is not None and after.__class__.__name__ != "AccumulateGrad":
+                        waiting += (after,)
+        if not in_order:
+            nodes.sort(reverse=True)
+        for _, node in nodes[::-1]:
+            try:
+                for saving in SAVINGS[node.__class__]:
+                    raw = saving.raw(node)
+                    for one, saved in packed_by(saving, raw) if raw.__class__ is tuple else ((saving, raw.data),):
+                        if saved.__class__ is Saved and saved.context is self:
+                            self._place(node, one, saved, saved.view)
+            except RuntimeError as error:  # of a node whose tensors a backward pass has freed
+                if "freed" not in str(error):
+                    raise
+
+    def _place(self, node: Any, saving: Saving, saved: Saved, view: View) -> None:
+        """Give a form to a tensor that a node saves, or leave it as it is."""
+        view.pending -= 1
+        self._pending -= 1
+        form = None if view.exact else self._form(node, saving, saved, view)
+        if form is None:
+            if not view.exact or view.forms:
+                _leave_alone(saved, view)
+            return
+        witness = saved.witness
+        saved.form, witness.data = form, EMPTY[witness.dtype, witness.device]
+        if form.record is not None:
+            node.register_prehook(form.record.see)
+        if not view.pending and not view.exact:
+            view.layer.after -= view.nbytes
+
+    def _form(self, node: Any, saving: Saving, saved: Saved, view: View) -> Form | None:
+        """Return a form of the tensor that a node saves, or the one in which a product has packed it."""
+        layer, rounding = saved.layer, self._rounding
+        product: bool | None = saving.edges is not None and saved.witness.dtype is not torch.bool
+        if product and saving.edges != ALWAYS:
+            product = not saving.is_weights if layer.linear else is_product(node, saving)
+            product = None if layer.linear and not product else product
+        if layer.bits is None or saved.witness._version != saved.version or product is None:
+            return None
+        if saved.of_loss and saving.least and saving.read is not Read.PROBABILITY:
+            return None
         # Errors of a product's input stay in that product's gradients. Those of a norm's spread through all layers
         # before it and multiply: with 1 bit for some, gradients of MobileNetV2 grew from 13 to 10**8
-        allocate = saved.of_product and not layer.fixed and self._rounding.allocation is not None
-        kind = (read, layer.bits, allocate)
+        allocate = product and not layer.fixed and rounding.allocation is not None
         # Elsewhere a tensor that two functions save is rounded for each: in x * x * x errors that are the same would
         # be multiplied by each other, and bias the gradient
-        form = self._holder.find(tensor, kind) if saved.of_product or read is Read.EXACT else None
-        if form is None:
-            form = self._new_form(node, name, read, allocate)
-            self._holder.keep(tensor, kind, weak(form))
-            self.report.add(layer.name, tensor.nbytes if saved.first else 0, form.stored.nbytes)
-        else:
-            self.report.add(layer.name, 0, 0)
-        if form.record is not None:
-            self._calls.watchers.append(form.record.add)
+        kind = allocate if product else saved
+        before: Form | None = view.forms[kind] if kind in view.forms else None
+        if before is not None and before.bits >= layer.bits:
+            return before
+        rounding.record = None
+        try:
+            stored = form_of(node, saving, saved, self._rules, rounding, allocate)
+        except ValueError as error:
+            raise ValueError(f"{why(layer.name, saved.witness)} ({error})") from None
+        if stored is None and rounding.record is None:
+            return None
+        form = Form(Whole(saved.witness.detach(), view.nbytes) if stored is None else stored, layer, rounding.record)
+        layer.after += form.stored.nbytes
+        if before is not None:  # one of fewer bits, which is no longer needed
+            before.layer.after -= before.stored.nbytes
+            before.stored = form.stored
+        view.forms[kind] = form
         return form
 
-    def _new_form(self, node: Node, name: str, read: Read, allocate: bool) -> Form:
-        saved = node.tensors[name]
-        layer, tensor = saved.layer, saved.witness
-        record: Record | None = None
 
-        def round_off(tensor: torch.Tensor, least: int) -> Stored:
-            nonlocal record
-            if allocate and not gpu.on_gpu(tensor):
-                stored, record = self._rounding.allocate(tensor, layer.bits, layer.name)
-            else:
-                wrong = self._unchecked.flag(tensor, layer.name)
-                stored = self._rounding.uniform(tensor, max(layer.bits, least), wrong)
-            if isinstance(stored, (Packed, PackedOnGpu, Mixed)):
-                self.report.add_rounded(layer.name, tensor.numel(), stored.bits)
-            return stored
-
-        def check(tensor: torch.Tensor) -> None:
-            self._unchecked.check(tensor, layer.name)
-
-        try:
-            return Form(form_of(node, name, read, self._rules, round_off, check), record)
-        except ValueError as error:
-            raise ValueError(f"{why(layer.name, tensor)} ({error})") from None
+def _leave_alone(saved: Saved, view: View) -> None:
+    """Keep a tensor as it is; what was packed of it for others is no longer needed."""
+    view.exact = True
+    for form in view.forms.values():
+        form.layer.after -= form.stored.nbytes
+        form.stored = Whole(saved.witness, 0)
+    view.forms = {}
 
 
-class _Layer:
-    """A module's name and kind, the bits of the tensors that it saves, and True if `layers=` has set them."""
-
-    def __init__(self, name: str, bits: int | None, kind: str = "", fixed: bool = False) -> None:
-        self.name, self.bits, self.kind, self.fixed = name, bits, kind, fixed
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _unpack(saved: Saved) -> torch.Tensor:
-    return saved.restore()
-
-
-def compressed_activations(
-    bits: int = 2,
-    *,
-    level: str | None = None,
-    model: torch.nn.Module | None = None,
-    layers: Mapping[Any, int | None] | None = None,
-    allocate: bool = False,
-    offload: bool = False,
-    group: int = 256,
-    seed: int = 0,
-    least: int = 1024,
-) -> Compression:
-    """Pack the tensors that autograd saves for the backward pass, for any model: ActNN (arXiv 2104.14129) and GACT.
-
-    Of each saved tensor, only what the function's backward pass reads is kept. Masks are exact, a bit an element: of
-    ReLU, clamp, hardtanh, threshold, hardsigmoid, abs, maximum, dropout, straight-through estimators; max pooling has a
-    byte an index. Values to which gradients are proportional, as in products, are rounded stochastically in groups, as
-    `Grouped` does: gradients are unbiased. Smooth functions such as GELU, softmax and log_softmax have at least 8 bits.
-    Some values are left alone: those that are compared with other saved values, as in amax, or divided by; queries and
-    keys of fused attention; and all that is saved by functions that docs/saved-tensors.md does not list, such as a
-    program's own. The forward pass and the loss do not change.
-
-    Left alone: parameters and other leaves, which the graph holds anyway, buffers of modules, tensors under `least`
-    elements, expanded ones, integers, float64, what other losses save, sparse, nested, quantised and other tensors
-    without plain memory, and tensors that are neither on the CPU nor on an NVIDIA GPU, which needs the extra `cuda13`.
-    A tensor that several products save is packed once.
-
-    bits: 1 to 8. level: ActNN's "L0" (nothing), "L1" (4 bits, convolutions only), "L2" (4 bits), "L3" (2 bits,
-    `allocate`) or "L4" (L3 with `offload`) instead of `bits`.
-
-    allocate: inputs of convolutions and other products have `bits` on average, each sample of each tensor 1 to 8 of its
-    own, b_i. They minimise sum_i C_i / (2**b_i - 1)**2, which bounds the variance of the weights' gradients: C_i = sum
-    over groups of n * (max - min)**2 / 4, times the running squared norm of the gradient of the product, of steps
-    before. The norm is the sample's if `batch(sample_ids)` names it, else the mean of the batch; `measure(loss)`
-    replaces what it says about layers. All else, such as inputs of norms, and layers in `layers=` keep their bits, as
-    their errors spread to the layers before. So do a GPU's tensors.
-
-    offload: words of a GPU's tensors, which are packed there, wait in page-locked host memory until the backward pass
-    reads them. Words of CPU tensors are in host memory anyway: it does not change them. ActNN's L5, defragmentation,
-    and its threshold of the cache allocator have no meaning here.
-
-    layers: {name or class of a module: bits, or None to leave what it saves alone}, which modules inside inherit; names
-    are those of `model.named_modules()`. seed: 0 to 2**32 - 1. Random numbers continue if the same context is entered
-    again: make one, and enter it each step.
-
-    Raises ValueError for wrong bits, and for NaN and infinities: in the forward pass, or for tensors on a GPU, where
-    values of 1e30 and more are refused too, at the end of the `with` block, before which nothing waits for the GPU.
-    RuntimeError in the backward pass where a saved tensor was changed in place, and for PyTorch before 2.7.
-
-    >>> import quantarray as qa, torch
-    >>> x, w = torch.ones(4, 1024), torch.ones(8, 1024, requires_grad=True)
-    >>> compression = qa.torch.compressed_activations(bits=2)
-    >>> with compression:
-    ...     loss = torch.nn.functional.linear(x, w).relu().sum()
-    >>> loss.backward()
-    >>> compression.report.before, compression.report.after, w.grad[0, 0].item()
-    (16512, 648, 4.0)
-    """
-    if not hasattr(torch._C._autograd.SavedTensor, "data"):
-        raise RuntimeError(
-            f"{_OP}: needs PyTorch 2.7 or later, which says what hooks have packed, got {torch.__version__}"
-        )
-    only = False
-    chosen: int | None = None
-    if level is not None:
-        chosen, only = _LEVELS[checks.choice(_OP, "level", level, tuple(_LEVELS))]
-        allocate, offload = allocate or level in _ALLOCATED, offload or level == "L4"
-    else:
-        chosen = checks.integer(_OP, "bits", bits, 1, 8)
-    rules = Rules(checks.integer(_OP, "least", least, 0), only, bool(offload))
-    by_layer = {} if layers is None else dict(layers)
-    _check_layers(by_layer, model)
-    group = checks.integer(_OP, "group", group, 1)
-    allocation = None
-    if allocate and chosen is not None:
-        if group % WORD_BITS:
-            raise ValueError(f"{_OP}: allocate needs a group that is a multiple of {WORD_BITS}, got {group}")
-        allocation = Allocation(chosen)
-    rounding = Rounding(group, checks.integer(_OP, "seed", seed, 0, 2**32 - 1), allocation)
-    return Compression(chosen, rules, rounding, model, by_layer)
-
-
-def _check_layers(layers: Mapping[Any, int | None], model: torch.nn.Module | None) -> None:
-    names = set() if model is None else {name for name, _ in model.named_modules() if name}
-    for key, value in layers.items():
-        if value is not None:
-            checks.integer(_OP, f"bits of the layer {key!r}", value, 1, 8)
-        if isinstance(key, str) and model is None:
-            raise ValueError(f"{_OP}: layers by name, such as {key!r}, need model=, whose named_modules() they are of")
-        if isinstance(key, str) and key not in names:
-            raise ValueError(f"{_OP}: model has no module {key!r}")
+skip(
+    "quantarray.torch",
+    "arena compression gpu holder host layout operations report rounding saving sensitivity stored unchecked windows",
+)

@@ -13,7 +13,8 @@ import torch
 from ..arrays import checks
 from ..arrays.size_text import ratio
 from . import gpu
-from .stored import Packed, PackedOnGpu, rounded
+from .host import Packed
+from .stored import PackedOnGpu, rounded
 
 _OP = "compress_state"
 # States that are packed: what else optimizers hold, such as averages of parameters, may need all of its digits
@@ -46,7 +47,7 @@ class CompressedState:
     @property
     def nbytes_before(self) -> int:
         """Return the bytes that the same states take in float32."""
-        return sum(4 * packed.layout.shape.numel() for states in self._packed.values() for packed in states.values())
+        return sum(4 * packed.layout.size for states in self._packed.values() for packed in states.values())
 
     def __repr__(self) -> str:
         name, bits = type(self._optimizer).__name__, self._settings[0]

@@ -51,9 +51,9 @@ class _Known(torch.autograd.Function):
         return of_x, of_w, None, None
 
 
-def is_known_product(node: Any) -> bool:
-    """True for autograd's node of a product whose value was known; it saves x and w."""
-    return getattr(node, "_forward_cls", None) is _Known
+def is_known_product(kind: type) -> bool:
+    """True for the class of autograd's nodes of a product whose value was known; they save x and w."""
+    return getattr(kind, "_forward_cls", None) is _Known
 
 
 def _of_convolution(

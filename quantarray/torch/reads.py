@@ -26,15 +26,26 @@ class Read(Enum):
     EXACT = "the value, where rounding would bias gradients, or where it is a divisor: not packed"
 
 
+# The least bits of what is rounded: errors of what a smooth function reads bias its gradients, by their square
+ROUNDED = {
+    Read.VALUE: 1,
+    Read.NORM: 1,
+    Read.NEGATIVE: 1,
+    Read.CURVE: 8,
+    Read.FLAT: 8,
+    Read.DIFFERENCE: 8,
+    Read.BEND: 8,
+    Read.PROBABILITY: 8,
+}
 # Operators are named as autograd's nodes without "Backward" and number, tensors as in PyTorch's derivatives.yaml.
 # What is not listed is left alone, as EXACT is: a backward pass that nobody has read may compare or divide
 _TABLE = {
     Read.VALUE: """
         Addbmm.batch1 Addbmm.batch2 Addcdiv.tensor1 Addcmul.tensor1 Addcmul.tensor2 Addmm.mat1 Addmm.mat2 Addmv.mat
         Addmv.vec Addr.vec1 Addr.vec2 Baddbmm.batch1 Baddbmm.batch2 Bmm.mat2 Bmm.self Convolution.input Div.self
-        Dot.self Dot.tensor Exp.result Exp2.result Expm1.result Lerp.end Lerp.self Lerp.weight LinalgCross.other
-        LinalgCross.self Linear.input Mm.mat2 Mm.self Mul.other Mul.self Mv.self Mv.vec
-        Trilinear.i1 Var.self VarMean.self Vdot.other Vdot.self
+        Dot.self Dot.tensor Exp.result Exp2.result Expm1.result KnownProduct.tensors0 Lerp.end Lerp.self Lerp.weight
+        LinalgCross.other LinalgCross.self Linear.input Mm.mat2 Mm.self Mul.other Mul.self Mv.self Mv.vec Trilinear.i1
+        Var.self VarMean.self Vdot.other Vdot.self
         """,
     Read.NORM: """
         BatchNormWithUpdate.input CudnnBatchNorm.input FusedRmsNorm.input MiopenBatchNorm.input NativeBatchNorm.input
@@ -55,7 +66,9 @@ _TABLE = {
     Read.SIGNUM: "Abs.self",
     Read.MASK: "Hardshrink.self Hardsigmoid.self Hardtanh.self Softshrink.self Threshold.self",
     Read.ORDER: "Clamp.self ClampMax.self ClampMin.self Fmax.self Fmin.self Maximum.self Minimum.self",
-    Read.INDEX: "MaxPool2DWithIndices.result1",
+    Read.INDEX: """
+        AdaptiveMaxPool2D.result1 AdaptiveMaxPool3D.result1 MaxPool2DWithIndices.result1 MaxPool3DWithIndices.result1
+        """,
     Read.NOTHING: """
         AdaptiveAvgPool2D.self AdaptiveAvgPool3D.self AdaptiveMaxPool2D.self AdaptiveMaxPool3D.self AvgPool2D.self
         AvgPool3D.self FractionalMaxPool2D.self FractionalMaxPool3D.self MaskedSelect.self MaxPool2DWithIndices.self
@@ -79,6 +92,20 @@ _TABLE = {
         ScaledDotProductFlashAttentionForCpu.query Sin.self Softplus.self Sqrt.result Std.result Std.self Trilinear.i2
         Trilinear.i3
         """,
+}
+# What products save, and which of a node's edges lead to that tensor and to the other operand. -1: to weights, always
+PRODUCTS = {
+    "Convolution.input": (0, -1),
+    "KnownProduct.tensors0": (0, -1),
+    "Linear.input": (0, -1),
+    "Addmm.mat1": (1, 2),
+    "Addmm.mat2": (2, 1),
+    "Addmv.mat": (1, 2),
+    "Addmv.vec": (2, 1),
+    "Mm.self": (0, 1),
+    "Mm.mat2": (1, 0),
+    "Mv.self": (0, 1),
+    "Mv.vec": (1, 0),
 }
 READS = {name: read for read, names in _TABLE.items() for name in names.split()}
 

@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 from ..arrays.size_text import ratio
 
 _OWNERS = 3  # that a line names
+
+
+class Layer:
+    """A module's name and kind, the bits of the tensors that it saves, and their counts.
+
+    fixed: true if `layers=` has set the bits. linear: true for a `torch.nn.Linear`. before, after: bytes. elements,
+    total_bits: of what was rounded. owners: names of the layers that saved its tensors first.
+    """
+
+    __slots__ = (
+        "after", "before", "bits", "elements", "fixed", "kind", "linear", "module", "name", "owners", "total_bits",
+    )  # fmt: skip
+
+    def __init__(self, name: str, bits: int | None, module: Any = None, fixed: bool = False) -> None:
+        self.name, self.bits, self.fixed, self.module = name, bits, fixed, module
+        self.kind, self.linear = type(module).__name__, isinstance(module, torch.nn.Linear)
+        self.before = self.after = self.elements = self.total_bits = 0
+        self.owners: list[str] = []
+
+    def share(self, owner: Layer) -> None:
+        """Note a tensor that another layer has saved before."""
+        if owner.name not in self.owners:
+            self.owners.append(owner.name)
+
+    def move(self, other: Layer, nbytes: int) -> None:
+        """Count bytes that are saved for another layer's sake from now on there."""
+        self.after -= nbytes
+        other.after += nbytes
 
 
 class Report:
@@ -16,36 +48,28 @@ class Report:
     """
 
     def __init__(self) -> None:
-        self.layers: dict[str, tuple[int, int]] = {}
-        self._rounded: dict[str, tuple[int, int]] = {}
-        self._shared: dict[str, list[str]] = {}
+        self._layers: dict[str, Layer] = {}
+
+    def add(self, layer: Layer) -> Layer:
+        """Return a layer, whose counts are those of the first of its name from now on."""
+        return self._layers.setdefault(layer.name, layer)
+
+    @property
+    def layers(self) -> dict[str, tuple[int, int]]:
+        """Return {name: (bytes before, bytes after)} of layers that save something."""
+        seen = [layer for layer in self._layers.values() if layer.before or layer.after or layer.owners]
+        return {layer.name: (layer.before, layer.after) for layer in seen}
 
     @property
     def bits(self) -> dict[str, float]:
         """Return the mean bits of rounded elements, of each layer that has some."""
-        return {name: total / elements for name, (elements, total) in self._rounded.items()}
+        return {x.name: x.total_bits / x.elements for x in self._layers.values() if x.elements}
 
     @property
     def mean_bits(self) -> float:
         """Return the mean bits of all rounded elements, 0 if there are none."""
-        elements, total = (sum(pair[i] for pair in self._rounded.values()) for i in (0, 1))
-        return total / max(elements, 1)
-
-    def add_rounded(self, layer: str, elements: int, total_bits: int) -> None:
-        """Add a rounded tensor's elements and their bits to a layer's."""
-        before = self._rounded.get(layer, (0, 0))
-        self._rounded[layer] = before[0] + elements, before[1] + total_bits
-
-    def add(self, layer: str, before: int, after: int) -> None:
-        """Add a tensor's bytes to a layer's."""
-        was, now = self.layers.get(layer, (0, 0))
-        self.layers[layer] = was + before, now + after
-
-    def share(self, layer: str, owner: str) -> None:
-        """Note a tensor that a layer saves and another one has saved before."""
-        owners = self._shared.setdefault(layer, [])
-        if owner != layer and owner not in owners:
-            owners.append(owner)
+        elements = sum(layer.elements for layer in self._layers.values())
+        return sum(layer.total_bits for layer in self._layers.values()) / max(elements, 1)
 
     @property
     def before(self) -> int:
@@ -59,8 +83,8 @@ class Report:
 
     @property
     def ratio(self) -> float:
-        """before / after."""
-        return self.before / max(self.after, 1)
+        """before / after, and 1 where nothing is saved."""
+        return self.before / max(self.after, 1) if self.before else 1.0
 
     def __str__(self) -> str:
         rows = [*self.layers.items(), ("all", (self.before, self.after))]
@@ -70,6 +94,6 @@ class Report:
     def _text(self, layer: str) -> str:
         """Return the ratio of a layer's bytes; a layer whose tensors count for others names these."""
         was, now = self.layers.get(layer, (self.before, self.after))
-        owners = self._shared.get(layer, [])
+        owners = self._layers[layer].owners if layer in self._layers else []
         shared = f"shared with {', '.join(owners[:_OWNERS])}{', ..' * (len(owners) > _OWNERS)}"
         return shared if owners and not was else ratio(now, was)

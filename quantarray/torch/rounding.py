@@ -11,8 +11,12 @@ import torch
 from ..core.dtypes import Array
 from ..ops.quantize import mixed_rows
 from ..quantizers.grouped import Grouped
+from .host import Packed, Packer
+from .layout import Layout
+from .report import Layer
 from .sensitivity import Allocation, Record, rows_of
-from .stored import Mixed, Stored, Whole, flattened, round_flattened
+from .stored import Mixed, PackedOnGpu, round_off
+from .unchecked import Unchecked
 
 Key = tuple[str, int]  # a layer's name, and which of its tensors
 
@@ -24,7 +28,9 @@ class Rounding:
     """
 
     def __init__(self, group: int, seed: int, allocation: Allocation | None) -> None:
-        self._group, self._seed, self.allocation = group, seed, allocation
+        self._group, self._seed, self.allocation, self.packer = group, seed, allocation, Packer()
+        self.unchecked = Unchecked()
+        self.record: Record | None = None
         self._count, self._batch, self._seen = 0, 0, False
         self._ids: Array | None = None
         self._places: dict[str, int] = {}
@@ -64,37 +70,56 @@ class Rounding:
         finally:
             self._measuring, self._only = False, None
 
-    def uniform(self, tensor: torch.Tensor, bits: int, wrong: torch.Tensor | None = None) -> Stored:
-        """Round a tensor to as many bits everywhere; leave it as it is while others are measured.
+    def uniform(
+        self, tensor: torch.Tensor, layout: Layout, bits: int, layer: Layer, packer: Packer | None
+    ) -> Packed | PackedOnGpu | None:
+        """Round a tensor to as many bits everywhere; None, which leaves it, while others are measured.
 
-        wrong: of a GPU's tensor, as `round_flattened` has it.
+        packer: None for a tensor of a GPU.
         """
         if self._measuring:
-            return Whole(tensor, tensor.nbytes)
-        return round_flattened(*flattened(tensor), Grouped(bits, self._group, self._next_seed()), wrong)
+            return None
+        self._count += 1  # as `_next_seed` does
+        seed = (self._seed << 32 | self._count & 0xFFFFFFFF) & (2**64 - 1)
+        stored: Packed | PackedOnGpu
+        if packer is None:
+            wrong = self.unchecked.flag(tensor, layer.name)
+            stored = round_off(tensor, layout, bits, self._group, seed, self.packer, wrong)
+        else:
+            stored = packer.round_off(tensor, layout, bits, self._group, seed)
+        layer.elements += layout.size
+        layer.total_bits += stored.bits
+        return stored
 
-    def allocate(self, tensor: torch.Tensor, bits: int, layer: str) -> tuple[Stored, Record | None]:
-        """Round a tensor to the bits that its sensitivity asks for, and return the record of its gradients' norms."""
-        if self.allocation is None:
-            return self.uniform(tensor, bits), None
-        key = layer, self._places.get(layer, 0)
-        self._places[layer] = key[1] + 1
-        flat, layout = flattened(tensor)
+    def allocate(
+        self, tensor: torch.Tensor, layout: Layout, bits: int, layer: Layer, packer: Packer | None
+    ) -> Packed | PackedOnGpu | Mixed | None:
+        """Round a tensor to the bits that its sensitivity asks for; `record` is then that of its gradients' norms."""
+        if self.allocation is None or packer is None:
+            return self.uniform(tensor, layout, bits, layer, packer)
+        key = layer.name, self._places.get(layer.name, 0)
+        self._places[layer.name] = key[1] + 1
         rows = rows_of(tensor, layout.order[:1] == (0,), self._batch or None)
-        values: Any = flat.detach().float().view(rows, -1).numpy()
+        values: Any = layout.flat(tensor).float().view(rows, -1).numpy()
         ends = mixed_rows.ends_of_groups(values, min(self._group, values.shape[1]))
         if not mixed_rows.are_ordinary(ends):
-            return self.uniform(tensor, bits), None
+            return self.uniform(tensor, layout, bits, layer, packer)
         spread = mixed_rows.spread(ends, values.shape[1], self._group)
-        chosen, record = self.allocation.bits_of(key, spread, values.shape[1], self._ids)
+        chosen, self.record = self.allocation.bits_of(key, spread, values.shape[1], self._ids)
         if self._measuring and key != self._only:
-            return Whole(tensor, tensor.nbytes), record
+            return None
         if self._measuring:
             chosen[:] = bits
+        stored: Packed | Mixed
+        seed = self._next_seed()
         if rows == 1:
-            return round_flattened(flat, layout, Grouped(int(chosen[0]), self._group, self._next_seed())), record
-        scheme = Grouped(bits, self._group, self._next_seed())
-        return Mixed(mixed_rows.round_rows(values, ends, chosen, scheme), layout), record
+            stored = packer.round_off(tensor, layout, int(chosen[0]), self._group, seed)
+        else:
+            scheme = Grouped(bits, self._group, seed)
+            stored = Mixed(mixed_rows.round_rows(values, ends, chosen, scheme), layout, tensor.dtype)
+        layer.elements += layout.size
+        layer.total_bits += stored.bits
+        return stored
 
     def _next_seed(self) -> int:
         self._count += 1

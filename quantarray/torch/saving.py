@@ -1,20 +1,20 @@
-"""Choose the form of each tensor that autograd saves, and hold it once however many functions save it."""
+"""Choose the form of each tensor that autograd saves, by what its function's backward pass reads."""
 
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import gpu
-from .operations import CONVOLUTIONS, DROPOUT, LOSSES, PRODUCTS, Call, is_weight, window_of
-from .packed_products import is_known_product
-from .reads import READS, Read, operator_of
-from .sensitivity import Record
+from .holder import View
+from .host import Packer
+from .layout import Layout
+from .operations import Saving
+from .reads import Read, operator_of
+from .rounding import Rounding
 from .stored import (
     Beside,
     LogProbabilities,
@@ -22,228 +22,220 @@ from .stored import (
     Places,
     Shape,
     Stored,
-    Whole,
-    flattened,
     in_host_memory,
     signs_of,
     two_valued,
 )
+from .windows import window_of
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-# The least bits of what is rounded: errors of what a smooth function reads bias its gradients, by their square
-_ROUNDED = {
-    Read.VALUE: 1,
-    Read.NORM: 1,
-    Read.NEGATIVE: 1,
-    Read.CURVE: 8,
-    Read.FLAT: 8,
-    Read.DIFFERENCE: 8,
-    Read.BEND: 8,
-    Read.PROBABILITY: 8,
-}
 _FLAT = 20.0  # from which on derivatives of FLAT and BEND are constant in float32
-_PRUNED = 256  # entries from which on those of freed tensors are dropped
-_SAMPLE = 64  # elements that tell that most tensors have more than two values
+TRIMMED = 1 << 24  # elements restored after which free pages of the heap are returned
+_SAMPLE = 8  # elements that tell that most tensors have more than two values
+_BATCH_NORMS = frozenset(
+    f"{name}.input" for name in ("BatchNormWithUpdate", "CudnnBatchNorm", "MiopenBatchNorm", "NativeBatchNorm")
+)
 
 
 class Rules(NamedTuple):
     """A set of rules: which tensors are packed."""
 
     least: int  # elements of the smallest tensor that is packed
-    convolutions_only: bool
+    norms: bool  # inputs of batch norms too
     offload: bool  # words of a GPU's tensors wait in host memory
 
 
 class Form:
-    """A tensor's form, which several saved tensors may share, and the record of its gradients."""
+    """A tensor's form, which several saved tensors may share, the layer that it counts for, and that layer's bits."""
 
-    __slots__ = ("__weakref__", "record", "stored")
+    __slots__ = ("bits", "layer", "record", "stored")
 
-    def __init__(self, stored: Stored, record: Record | None = None) -> None:
-        self.stored, self.record = stored, record
+    def __init__(self, stored: Stored, layer: Any, record: Any = None) -> None:
+        self.stored, self.layer, self.bits, self.record = stored, layer, layer.bits, record
 
 
 class Saved:
-    """A saved tensor, as it is until its function's node is known, and then in a form.
+    """A saved tensor: `witness` as it is, and without memory once it has a form.
 
-    It keeps a tensor without memory that shares the version of the one saved.
+    The witness shares the version of the tensor that is saved. view: what the holder knows of it; None for parameters
+    and tensors without plain memory, which stay as they are.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "call",
-        "first",
-        "form",
-        "layer",
-        "of_product",
-        "pending",
-        "version",
-        "weight",
-        "witness",
-    )
+    __slots__ = ("context", "form", "layer", "layout", "of_loss", "version", "view", "witness")
 
-    def __init__(self, tensor: torch.Tensor, layer: Any, call: Call | None) -> None:
-        if is_plain(tensor) and tensor.grad_fn is not None:
-            with torch._C.DisableTorchFunction():
-                tensor = tensor.detach()  # a node would own the result that it saves, and the result owns its node
-        self.form, self.layer, self.version, self.witness = Form(Whole(tensor, 0)), layer, tensor._version, tensor
-        self.call = "" if call is None else call.name
-        self.of_product = self.call in PRODUCTS
-        self.weight = call is not None and self.of_product and is_weight(call, tensor)
-        self.first = self.pending = False
+    layout: Layout
 
-    @property
-    def stored(self) -> Stored:
-        """Return the form."""
-        return self.form.stored
-
-    def settle(self, form: Form) -> None:
-        """Wait in a form from now on."""
-        self.form, self.pending = form, False
-        if not isinstance(form.stored, Whole):
-            empty = torch.empty(0, dtype=self.witness.dtype, device=self.witness.device)
-            self.witness = self.witness.detach()
-            self.witness.data = empty
+    def __init__(self, witness: torch.Tensor, layer: Any, context: Any = None) -> None:
+        self.witness, self.layer, self.context, self.version = witness, layer, context, witness._version
+        self.form: Form | None = None
+        self.view: View | None = None
+        self.of_loss = False
 
     def restore(self) -> torch.Tensor:
         """Return the tensor for the backward pass; RuntimeError if the one saved was changed in place since."""
-        if self.witness._version != self.version:
+        witness = self.witness
+        if witness._version != self.version:
             raise RuntimeError(
                 f"compressed_activations: a tensor saved by {self.layer.name} was changed in place before the backward "
-                f"pass: version {self.version} was saved, it is at {self.witness._version}; change a copy of it"
+                f"pass: version {self.version} was saved, it is at {witness._version}; change a copy of it"
             )
-        with torch.no_grad():
-            return self.stored.restore()
+        if self.form is None:
+            return witness
+        if witness.device.type == "cpu":
+            self.context.restored += self.layout.size
+            if self.context.restored >= TRIMMED:
+                self.context.trim()
+        return self.form.stored.restore()
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
-    """True for a tensor of dense memory: not sparse, quantised, nested, meta, of a subclass, or functorch's wrapper."""
-    return (
-        type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        and tensor.layout == torch.strided
-        and tensor.device.type != "meta"
-        and not (tensor.is_quantized or tensor.is_nested or tensor.is_neg() or tensor._is_zerotensor())
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    )
+class _Empty(dict[tuple[torch.dtype, torch.device], torch.Tensor]):
+    """A table of tensors without elements."""
+
+    def __missing__(self, kind: tuple[torch.dtype, torch.device]) -> torch.Tensor:
+        self[kind] = empty = torch.empty(0, dtype=kind[0], device=kind[1])
+        return empty
 
 
-class Node(NamedTuple):
-    """A node of autograd's graph, and the tensors that it saves, by name."""
-
-    node: Any
-    tensors: Mapping[str, Saved]
-
-    @property
-    def operator(self) -> str:
-        """Return the name of its operator, such as "Relu"."""
-        return operator_of(self.node.name())
-
-    def reads(self, name: str) -> Read:
-        """Return what its backward pass reads of the tensor that it saves as `name`."""
-        if is_known_product(self.node):
-            return Read.VALUE if name == "tensors0" else Read.EXACT
-        read = READS.get(f"{self.operator}.{name}", Read.EXACT)
-        if read is Read.NEGATIVE and self.node.next_functions[1][0] is None:
-            return Read.SIGN  # as its weights have no gradient
-        if read is Read.BEND and self.node._saved_input_scale != 1:
-            return Read.EXACT  # it may bend far below -20
-        if name == "noise" and not self.node._saved_training:
-            return Read.NOTHING  # RReLU's slopes are random in training alone
-        saved = self.tensors[name]
-        of_loss = saved.call in LOSSES and read in _ROUNDED and read is not Read.PROBABILITY
-        return Read.EXACT if saved.weight or of_loss or read is Read.EQUALITY else read
-
-    def bound(self, name: str) -> Saved | float | None:
-        """Return a bound of a clamp: what is saved of a tensor, a number, or None."""
-        number = None if name in self.tensors else getattr(self.node, f"_saved_{name}", None)
-        return self.tensors.get(name, None if number is None else float(number))
+EMPTY = _Empty()
 
 
-def form_of(
-    node: Node,
-    name: str,
-    read: Read,
-    rules: Rules,
-    round_off: Callable[[torch.Tensor, int], Stored],
-    check: Callable[[torch.Tensor], None],
-) -> Stored:
-    """Return the tensor that a node saves as `name` in a form of which its backward pass can read what it reads.
+class _Plain(dict[int, bool]):
+    """A table that tells by a tensor's set of dispatch keys if it has dense memory, and is no wrapper."""
 
-    round_off(tensor, least) rounds one whose values matter, to `least` bits or more, and check(tensor) sees that
-    another is finite.
+    def ask(self, tensor: torch.Tensor, keys: int) -> bool:
+        """Return False for one that is sparse, quantised, nested, meta, or functorch's wrapper, and note it."""
+        self[keys] = plain = (
+            tensor.layout == torch.strided
+            and tensor.device.type != "meta"
+            and not (tensor.is_quantized or tensor.is_nested or tensor.is_neg() or tensor._is_zerotensor())
+            and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        )
+        return plain
+
+
+PLAIN = _Plain()
+
+
+def what_is_read(node: Any, saving: Saving) -> Read:
+    """Return what the backward pass of a node reads, where that depends on the node."""
+    if saving.read is Read.NEGATIVE and node.next_functions[1][0] is None:
+        return Read.SIGN  # as its weights have no gradient
+    if saving.read is Read.BEND and node._saved_input_scale != 1:
+        return Read.EXACT  # it may bend far below -20
+    if saving.name == "RreluWithNoise.noise" and not node._saved_training:
+        return Read.NOTHING  # RReLU's slopes are random in training alone
+    return saving.read
+
+
+def saved_as(node: Any, name: str) -> Saved | None:
+    """Return what a node saves by a name, None for no tensor."""
+    raw = getattr(node, f"_raw_saved_{name}", None)
+    return raw.data if raw is not None and isinstance(raw.data, Saved) else None
+
+
+def _bound(node: Any, name: str) -> Saved | float | None:
+    """Return a bound of a clamp: what is saved of a tensor, a number, or None."""
+    number = getattr(node, f"_saved_{name}", None)
+    return saved_as(node, name) or (None if number is None else float(number))
+
+
+def form_of(node: Any, saving: Saving, saved: Saved, rules: Rules, rounding: Rounding, allocate: bool) -> Stored | None:
+    """Return the tensor that a node saves in a form that has what its backward pass reads; None to leave it alone.
+
+    allocate: round it to bits of its own. Raises ValueError for NaN and infinity.
     """
-    tensor, call = node.tensors[name].witness, node.tensors[name].call
-    whole = Whole(tensor, tensor.nbytes)
-    if rules.convolutions_only and call not in CONVOLUTIONS:
-        return whole
-    if not (tensor.device.type == "cpu" or gpu.on_gpu(tensor)):
-        return whole
-    stored = _shaped(node, tensor, read)
-    if stored is None and tensor.numel() >= rules.least and _is_dense(tensor):
-        if tensor.dtype == torch.bool:
-            stored = two_valued(tensor, 0, 1, torch.bool)
-        elif tensor.dtype in _FLOATS and read in _ROUNDED:
-            exact = _two_values(tensor) if call in DROPOUT or not gpu.on_gpu(tensor) else None
-            stored = exact or _rounded(tensor, read, round_off)
-        elif tensor.dtype in _FLOATS and read is not Read.EXACT:
-            check(tensor)
-            stored = _compared(node, tensor, read)
-    if stored is None:
-        return whole
-    return in_host_memory(stored) if rules.offload and gpu.on_gpu(tensor) else stored
-
-
-def _shaped(node: Node, tensor: torch.Tensor, read: Read) -> Stored | None:
-    """Return the form of a tensor whose values are not read, or are indices; None for others."""
+    tensor, layout, layer, on_gpu = saved.witness, saved.layout, saved.layer, gpu.on_gpu(saved.witness)
+    read, packer = what_is_read(node, saving) if saving.depends else saving.read, None if on_gpu else rounding.packer
+    stored: Stored | None = None
+    if (not rules.norms and saving.name in _BATCH_NORMS) or not (on_gpu or tensor.device.type == "cpu"):
+        return None
     if read is Read.NOTHING:
-        return Shape(tensor.shape, tensor.dtype, tensor.device)
-    if read is Read.INDEX:
-        window = window_of(node.node, node.tensors["self"].witness.shape[-1])
-        return Places(window.local(tensor), window, tensor.device) if math.prod(window.size) <= 256 else None
-    return None
+        stored = Shape(tensor.shape, tensor.dtype, tensor.device)
+    elif read is Read.INDEX:
+        stored = _places(node, tensor)
+    elif layout.size < rules.least or not layout.dense:
+        return None
+    elif tensor.dtype is torch.bool:
+        stored = two_valued(tensor, layout, 0, 1, torch.bool, packer)
+    elif tensor.dtype in _FLOATS and read is not Read.EXACT:
+        if saving.least and read is saving.read:
+            sample = tensor
+            while sample.ndim > 1:
+                sample = sample[0]
+            if packer is not None and not [*set(sample[:_SAMPLE].tolist())][2:]:
+                stored = _two_values(tensor, layout, packer)
+            bits = saving.least if saving.least > layer.bits else layer.bits
+            if stored is None and saving.as_it_is:
+                round_off = rounding.allocate if allocate else rounding.uniform
+                stored = round_off(tensor, layout, bits, layer, packer)
+            elif stored is None:
+                stored = _rounded(tensor, layout, read, bits, layer, rounding, packer)
+        else:
+            if on_gpu or tensor.sum() * 0 != 0:  # NaN unless the sum is finite
+                rounding.unchecked.check(tensor, layer.name)
+            stored = _compared(node, tensor, layout, read, packer)
+    return in_host_memory(stored) if rules.offload and on_gpu and stored is not None else stored
 
 
-def _rounded(tensor: torch.Tensor, read: Read, round_off: Callable[[torch.Tensor, int], Stored]) -> Stored:
-    """Return the form of a tensor whose values are read."""
-    bits = _ROUNDED[read]
+def _places(node: Any, indices: torch.Tensor) -> Stored | None:
+    """Return the form of indices of max pooling; None where the input's shape is not known, or windows are large."""
+    x = saved_as(node, "self")
+    if x is None or x.form is not None:
+        return None
+    axes = 3 if "3D" in node.__class__.__name__ else 2
+    window = window_of(node, tuple(x.witness.shape[-axes:]), tuple(indices.shape[-axes:]))
+    return None if window is None else Places(window.local(indices), window, indices.device)
+
+
+def _rounded(
+    tensor: torch.Tensor, layout: Layout, read: Read, bits: int, layer: Any, rounding: Rounding, packer: Packer | None
+) -> Stored | None:
+    """Return the form of a tensor of which a function is rounded; None if it is not rounded now."""
     if read is Read.PROBABILITY:
-        return LogProbabilities(round_off(tensor.exp(), bits))
-    if read in (Read.NEGATIVE, Read.BEND):
-        magnitudes = tensor.neg().clamp(0, _FLAT if read is Read.BEND else None)
-        return Negative(two_valued(tensor > 0, 0, 1, tensor.dtype), round_off(magnitudes, bits))
-    # An element that is far off would make steps of its group too large for the others
-    return round_off(tensor.clamp(-_FLAT, _FLAT) if read is Read.FLAT else tensor, bits)
+        probabilities = rounding.uniform(tensor.exp(), layout, bits, layer, packer)
+        return None if probabilities is None else LogProbabilities(probabilities)
+    if read is Read.FLAT:  # an element that is far off would make steps of its group too large for the others
+        return rounding.uniform(tensor.clamp(-_FLAT, _FLAT), layout, bits, layer, packer)
+    magnitudes = tensor.neg().clamp(0, _FLAT if read is Read.BEND else None)
+    negative = rounding.uniform(magnitudes, layout, bits, layer, packer)
+    positive = two_valued(tensor > 0, layout, 0, 1, tensor.dtype, packer)
+    return None if negative is None else Negative(positive, negative)
 
 
-def _compared(node: Node, tensor: torch.Tensor, read: Read) -> Stored | None:
+def _compared(node: Any, tensor: torch.Tensor, layout: Layout, read: Read, packer: Packer | None) -> Stored | None:
     """Return the form of a tensor whose sign is read, or its side of bounds; None for bounds that are not finite."""
+    dtype = tensor.dtype
     if read is Read.SIGN:
-        return two_valued(tensor > 0, 0, 1, tensor.dtype)
+        return two_valued(tensor > 0, layout, 0, 1, dtype, packer)
     if read is Read.SIGNUM:
-        return signs_of(tensor > 0, tensor < 0, tensor.dtype)
+        return signs_of(tensor > 0, tensor < 0, layout, dtype, packer)
     if read is Read.MASK:
-        low, high = _BOUNDS[node.operator](node.node)
+        operator = operator_of(node.name())
+        low, high = _BOUNDS[operator](node)
         # The derivative itself is taken, as each kernel rounds bounds differently
-        passes = node.node(torch.ones_like(tensor)) > 0
-        inside = ~passes if "shrink" in node.operator else passes
+        with torch.no_grad():
+            passes = node(torch.ones_like(tensor)) > 0
+        inside = ~passes if "shrink" in operator else passes
         top = high if math.isfinite(high) else None
-        return _outside(inside, tensor.dtype, low, top) if math.isfinite(low) else None
-    ends = ("other", "other") if "other" in node.tensors else ("min", "max")
-    bounds = [node.bound(end) for end in ends]
+        return _outside(inside, layout, dtype, low, top, packer) if math.isfinite(low) else None
+    ends = ("other", "other") if saved_as(node, "other") is not None else ("min", "max")
+    lowest, highest = bounds = [_bound(node, end) for end in ends]
     values = [bound.restore() if isinstance(bound, Saved) else bound for bound in bounds]
     if not all(_is_comparable(value, tensor) for value in values):
         return None
     none = torch.zeros_like(tensor, dtype=torch.bool)
     below = none if values[0] is None else tensor < values[0]
     above = none if values[1] is None else tensor > values[1]
-    if ends[0] == "other" or any(after is not None for after, _ in node.node.next_functions[1:]):
-        return Beside(signs_of(above, below, tensor.dtype), *bounds)
-    return _outside(~(below | above), tensor.dtype, *bounds)
+    if ends[0] == "other" or any(after is not None for after, _ in node.next_functions[1:]):
+        return Beside(signs_of(above, below, layout, dtype, packer), lowest, highest)
+    return _outside(~(below | above), layout, dtype, lowest, highest, packer)
 
 
-def _outside(inside: torch.Tensor, dtype: torch.dtype, low: Any, high: Any) -> Beside:
+def _outside(
+    inside: torch.Tensor, layout: Layout, dtype: torch.dtype, low: Any, high: Any, packer: Packer | None
+) -> Beside:
     """Pack a bit an element: inside of bounds, or outside of one that is there."""
-    return Beside(two_valued(inside, -1 if high is None else 1, 0, dtype), low, high)
+    return Beside(two_valued(inside, layout, -1 if high is None else 1, 0, dtype, packer), low, high)
 
 
 _BOUNDS: dict[str, Callable[[Any], tuple[float, float]]] = {
@@ -263,53 +255,11 @@ def _is_comparable(bound: torch.Tensor | float | None, tensor: torch.Tensor) -> 
     return bound.dtype == tensor.dtype and bound.ndim <= tensor.ndim and all(n in (1, size) for n, size in pairs)
 
 
-def _two_values(tensor: torch.Tensor) -> Stored | None:
+def _two_values(tensor: torch.Tensor, layout: Layout, packer: Packer) -> Stored | None:
     """Pack a tensor of two values at most, such as signs and masks times a number, exactly; None for others."""
-    flat = flattened(tensor.detach())[0]
-    low, high = (float(end) for end in flat[:_SAMPLE].aminmax())
-    if bool(((flat[:_SAMPLE] != low) & (flat[:_SAMPLE] != high)).any()):
-        return None
-    low, high = (float(end) for end in flat.aminmax())
+    low, high = map(float, tensor.aminmax())
     step = torch.tensor(high) - low
-    exact = math.isfinite(low) and float(step + low) == high
+    if not math.isfinite(low) or float(step + low) != high:
+        return None
     flags = tensor == high
-    return two_valued(flags, low, high, tensor.dtype) if exact and bool((flags | (tensor == low)).all()) else None
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """True for a tensor in memory of its own size: an expanded one is cheaper as it is."""
-    return all(n <= 1 or step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-
-
-class Holder:
-    """A table of the tensors that a context saved, by their storage: one that several functions save is packed once."""
-
-    def __init__(self) -> None:
-        self._entries: dict[tuple[Any, ...], tuple[StorageWeakRef, Any]] = {}
-
-    def find(self, tensor: torch.Tensor, kind: tuple[Any, ...]) -> Any:
-        """Return what `keep` was last called with for a tensor of this memory, version and kind, if both live."""
-        entry = self._entries.get(_key(tensor, kind))
-        return None if entry is None or entry[0].expired() else entry[1]()
-
-    def keep(self, tensor: torch.Tensor, kind: tuple[Any, ...], value: Callable[[], Any]) -> None:
-        """Keep a value, or a weak reference to one, while the tensor's memory lives."""
-        if len(self._entries) >= _PRUNED:
-            live = {key: e for key, e in self._entries.items() if not e[0].expired() and e[1]() is not None}
-            self._entries = live
-        self._entries[_key(tensor, kind)] = StorageWeakRef(tensor.untyped_storage()), value
-
-    def clear(self) -> None:
-        """Forget all tensors."""
-        self._entries = {}
-
-
-def weak(value: Any) -> Callable[[], Any]:
-    """Return a weak reference, as `Holder.keep` takes it."""
-    return weakref.ref(value)
-
-
-def _key(tensor: torch.Tensor, kind: tuple[Any, ...]) -> tuple[Any, ...]:
-    # A weak reference keeps the storage's handle, so that no other storage has this number while an entry is there
-    handle = tensor.untyped_storage()._cdata
-    return handle, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor._version, *kind
+    return two_valued(flags, layout, low, high, tensor.dtype, packer) if (flags | (tensor == low)).all() else None

@@ -25,6 +25,11 @@ class Record:
         self.rows, self.ids = rows, ids
         self.norms: Array | None = None
 
+    def see(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        """Add the squared norms of the gradient of a node's result, before its backward pass."""
+        if gradients[0] is not None:
+            self.add(gradients[0])
+
     def add(self, gradient: torch.Tensor) -> None:
         """Add the squared norms of a gradient, for each sample."""
         norms = _norms(gradient.detach(), self.rows)

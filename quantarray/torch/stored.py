@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 
-from ..arrays.array import QuantArray
-from ..core.dtypes import Constants, uniform
-from ..ops.quantize.flat_groups import round_flat
 from ..ops.quantize.mixed_rows import MixedRows
-from ..ops.words.conversion import pack_codes
 from ..quantizers.grouped import Grouped
 from . import gpu
-from .gpu import Groups
-from .operations import Window
+from .host import Packed, Packer
+from .layout import Layout, layout_of
+from .windows import Window
 
 
 class Stored(Protocol):
@@ -29,28 +25,6 @@ class Stored(Protocol):
         """Return a tensor of the shape, dtype and layout that was saved."""
 
 
-class Layout(NamedTuple):
-    """A tensor's shape in the order of its memory, and the order that brings the axes back."""
-
-    shape: torch.Size
-    order: tuple[int, ...]
-    dtype: torch.dtype
-
-    def restore(self, flat: torch.Tensor) -> torch.Tensor:
-        """Give values in the order of memory their shape, dtype and axes."""
-        return flat.view(self.shape).permute(self.order).to(self.dtype)
-
-
-def flattened(tensor: torch.Tensor) -> tuple[torch.Tensor, Layout]:
-    """Return a tensor's values in order of memory, without a copy if it is dense, and the `Layout` that restores it."""
-    order = sorted(range(tensor.ndim), key=tensor.stride, reverse=True)
-    laid = tensor.permute(order)
-    if not laid.is_contiguous():
-        order, laid = list(range(tensor.ndim)), tensor.contiguous()
-    back = tuple(order.index(d) for d in range(tensor.ndim))
-    return laid.reshape(-1), Layout(laid.shape, back, tensor.dtype)
-
-
 class Whole(NamedTuple):
     """A tensor that is left as it is. Parameters count no bytes."""
 
@@ -62,43 +36,12 @@ class Whole(NamedTuple):
         return self.tensor
 
 
-class Packed(NamedTuple):
-    """A tensor's values as a packed array with one axis, in host memory; device: that of the tensor."""
-
-    q: QuantArray
-    layout: Layout
-    device: torch.device
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of words and constants."""
-        return self.q.nbytes
-
-    @property
-    def bits(self) -> int:
-        """Return the bits of all elements, without constants."""
-        return self.q.bits * self.q.size
-
-    def restore(self) -> torch.Tensor:
-        """Return the values of the codes."""
-        flat = torch.empty(self.q.shape, dtype=torch.float32)
-        self.q.dequantize(out=flat)
-        return self.layout.restore(flat.to(self.device))
-
-    def half_steps(self) -> torch.Tensor:
-        """Return half a step for each element, and 0 in groups of one value, whose step says nothing."""
-        assert self.q.scale is not None
-        group = self.q.group or max(self.q.size, 1)
-        varies = np.maximum.reduceat(self.q.codes(), np.arange(0, self.q.size, group)) > 0
-        half = np.where(varies, self.q.scale * np.float32(0.5), np.float32(0))
-        return self.layout.restore(torch.from_numpy(np.repeat(half, group)[: self.q.size]).to(self.device))
-
-
 class PackedOnGpu(NamedTuple):
     """A GPU tensor's values, whose words are there or in host memory."""
 
-    groups: Groups
+    groups: gpu.Groups
     layout: Layout
+    dtype: torch.dtype
     device: torch.device
 
     @property
@@ -113,11 +56,11 @@ class PackedOnGpu(NamedTuple):
 
     def restore(self) -> torch.Tensor:
         """Return the values of the codes."""
-        return self.layout.restore(gpu.values_of(self.groups, self.device))
+        return self.layout.restore(gpu.values_of(self.groups, self.device), self.dtype)
 
     def half_steps(self) -> torch.Tensor:
         """Return half a step for each element, and 0 in groups of one value, whose step says nothing."""
-        return self.layout.restore(gpu.half_steps(self.groups, self.device))
+        return self.layout.restore(gpu.half_steps(self.groups, self.device), self.dtype)
 
     def in_host_memory(self) -> PackedOnGpu:
         """Return the same with words that wait in host memory."""
@@ -129,6 +72,7 @@ class Mixed(NamedTuple):
 
     rows: MixedRows
     layout: Layout
+    dtype: torch.dtype
 
     @property
     def nbytes(self) -> int:
@@ -144,7 +88,7 @@ class Mixed(NamedTuple):
         """Return the values of the codes."""
         values = torch.empty((len(self.rows.bits), self.rows.length), dtype=torch.float32)
         self.rows.dequantize(values.numpy())
-        return self.layout.restore(values.view(-1))
+        return self.layout.restore(values, self.dtype)
 
 
 class LogProbabilities(NamedTuple):
@@ -205,6 +149,10 @@ class Beside(NamedTuple):
 
     def restore(self) -> torch.Tensor:
         """Return numbers that compare with the bounds as the tensor did."""
+        with torch.no_grad():
+            return self._restore()
+
+    def _restore(self) -> torch.Tensor:
         signs = self.signs.restore()
         low, high = (b if b is None or isinstance(b, float) else b.restore() for b in self[1:])
         below = None if low is None else low - 1 - abs(low)
@@ -282,42 +230,50 @@ def in_host_memory(stored: Stored) -> Stored:
 
 def rounded(tensor: torch.Tensor, bits: int, group: int, seed: int) -> Packed | PackedOnGpu:
     """Round a tensor stochastically in groups along its memory."""
-    return round_flattened(*flattened(tensor), Grouped(bits, group, seed))
+    return round_off(tensor.detach(), layout_of(tensor), bits, group, seed, Packer())
 
 
-def round_flattened(
-    flat: torch.Tensor, layout: Layout, scheme: Grouped, wrong: torch.Tensor | None = None
+def round_off(
+    tensor: torch.Tensor,
+    layout: Layout,
+    bits: int,
+    group: int,
+    seed: int,
+    packer: Packer,
+    wrong: torch.Tensor | None = None,
 ) -> Packed | PackedOnGpu:
-    """Round values in the order of their memory.
+    """Round a tensor without a gradient in groups along its memory.
 
     wrong: of values on a GPU, uint8[1] there that becomes 1 where no grid holds them, for the caller to read later;
     without it they are waited for and, where large, rounded on the CPU. Raises ValueError for NaN and infinity.
     """
-    values = flat.detach().float()
-    if gpu.on_gpu(values) and gpu.is_packable(values.numel(), scheme.group or values.numel()):
-        flag = torch.zeros(1, dtype=torch.uint8, device=values.device) if wrong is None else wrong
-        groups = gpu.round_groups(values, scheme, flag)
+    if gpu.on_gpu(tensor) and gpu.is_packable(layout.size, group):
+        flag = torch.zeros(1, dtype=torch.uint8, device=tensor.device) if wrong is None else wrong
+        groups = gpu.round_groups(layout.flat(tensor.float()), Grouped(bits, group, seed), flag)
         if wrong is not None or not flag.item():
-            return PackedOnGpu(groups, layout, flat.device)
-    return Packed(round_flat(values.cpu().numpy(), scheme), layout, flat.device)
+            return PackedOnGpu(groups, layout, tensor.dtype, tensor.device)
+    return packer.round_off(tensor, layout, bits, group, seed)
 
 
-def signs_of(positive: torch.Tensor, negative: torch.Tensor, dtype: torch.dtype) -> Signs:
+def signs_of(
+    positive: torch.Tensor, negative: torch.Tensor, layout: Layout, dtype: torch.dtype, packer: Packer | None
+) -> Signs:
     """Pack signs: a bit each, and another where some may be 0. A GPU is not asked, and has both."""
     zero = ~(positive | negative)
-    some = gpu.on_gpu(zero) or bool(zero.any())
-    return Signs(two_valued(positive, -1, 1, dtype), two_valued(zero, 0, 1, dtype) if some else None)
+    some = packer is None or bool(zero.any())
+    return Signs(
+        two_valued(positive, layout, -1, 1, dtype, packer),
+        two_valued(zero, layout, 0, 1, dtype, packer) if some else None,
+    )
 
 
-def two_valued(flags: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> Packed | PackedOnGpu:
-    """Pack a tensor of bools to a bit each, which come back as two values of a dtype."""
-    flat, layout = flattened(flags)
-    layout = layout._replace(dtype=dtype)
-    if gpu.on_gpu(flat):
-        return PackedOnGpu(gpu.pack_flags(flat, low, high), layout, flat.device)
-    step = np.array([np.float32(high) - np.float32(low)], np.float32)
-    start = np.array([low], np.float32)
-    for constant in (step, start):
-        constant.setflags(write=False)
-    q = QuantArray(pack_codes(flat.numpy(), 0, 1), uniform(1), (flat.numel(),), 0, Constants(step, start))
-    return Packed(q, layout, flat.device)
+def two_valued(
+    flags: torch.Tensor, layout: Layout, low: float, high: float, dtype: torch.dtype, packer: Packer | None
+) -> Packed | PackedOnGpu:
+    """Pack a tensor of bools to a bit each, which come back as two values of a dtype.
+
+    layout: that of a dense tensor which the flags were computed from, whose order in memory they have too.
+    """
+    if packer is None:  # on a GPU
+        return PackedOnGpu(gpu.pack_flags(layout.flat(flags), low, high), layout, dtype, flags.device)
+    return packer.pack_flags(flags, layout, low, high, dtype)

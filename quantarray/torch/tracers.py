@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+from torch._dynamo import trace_rules
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _FIX = (
@@ -24,6 +25,15 @@ def uncompiled(function: Function) -> Function:
     except TypeError:  # PyTorch before 2.7
         disabled = torch.compiler.disable(function)
     return disabled
+
+
+def skip(package: str, modules: str) -> None:
+    """Let `torch.compile` run modules of a package as they are, without the calls that `disable` puts around each."""
+    for module in modules.split():
+        trace_rules.add(f"{package}.{module}")
+
+
+skip("quantarray", "arrays backends core cpu cuda kernels ops quantizers")
 
 
 @uncompiled

@@ -31,12 +31,14 @@ class Unchecked:
 
     def check(self, tensor: torch.Tensor, layer: str) -> None:
         """Raise ValueError for NaN and infinity in a tensor on a CPU; set a flag for one on a GPU."""
+        if not gpu.on_gpu(tensor):
+            if not torch.isfinite(tensor).all():
+                raise ValueError("NaN or infinity")
+            return
         flag = self.flag(tensor, layer)
-        if flag is not None:
-            low, high = torch.aminmax(tensor.detach())  # which are NaN where there is one
-            flag.copy_(~(torch.isfinite(low) & torch.isfinite(high)))
-        elif not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
-            raise ValueError("NaN or infinity")
+        assert flag is not None
+        low, high = torch.aminmax(tensor)  # which are NaN where there is one
+        flag.copy_(~(torch.isfinite(low) & torch.isfinite(high)))
 
     def clear(self) -> None:
         """Forget all flags."""

@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import quantarray as qa
+from quantarray.torch.layout import layout_of
+from quantarray.torch.report import Layer
 from quantarray.torch.sensitivity import Allocation, allocated, rows_of
 from quantarray.torch.stored import Mixed
 
@@ -100,7 +102,8 @@ def test_one_object_holds_samples_of_different_bits():
     assert 2.7 < context.report.mean_bits <= 3
     assert len(set(context.report.bits.values())) == 3  # each layer its own
     x, sizes = rand(16, 1000), torch.logspace(-2, 2, 16)[:, None]
-    packed, _ = context._rounding.allocate(x * sizes, 3, "a layer")
+    rounding, layer = context._rounding, Layer("a layer", 3)
+    packed = rounding.allocate(x * sizes, layout_of(x), 3, layer, rounding.packer)
     assert isinstance(packed, Mixed)
     rows = packed.rows
     assert set(rows.bits.tolist()) == set(range(1, 9)) and rows.bits.sum() <= 3 * 16

@@ -20,8 +20,9 @@ def decode_uniform(words, low, step, group, out):
         decode_uniform(words, low, step, group, values)
         out[:] = narrowed(values, out.dtype)
         return
-    arguments = words, low, step, group, out
-    threads.run(_decode_words, arguments, words.shape[1] * words.shape[2], threads.workers(out.size, _LEAST))
+    arguments, kind = (words, low, step, group, out), (words.flags.num, low.flags.num, step.flags.num, out.flags.num)
+    workers = threads.count() if out.size >= _LEAST else 1
+    threads.run(_decode_words, arguments, words.shape[1] * words.shape[2], workers, None, (*kind, type(group)))
 
 
 @Kernel

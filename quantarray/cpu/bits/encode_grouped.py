@@ -28,7 +28,7 @@ def encode_grouped(values, low, step, start, stride, group, key, out):
 
 def encode_groups(x, run, digits, key, wrong, constants, out):
     arguments, kind = (x, run, digits, key, wrong, constants, out), (x.dtype.char, x.flags.num)
-    threads.run(_fit_and_encode, arguments, constants.shape[1], threads.workers(x.size, _LEAST), None, kind)
+    threads.run(_fit_and_encode, arguments, constants.shape[1], threads.count() if x.size >= _LEAST else 1, None, kind)
 
 
 @entry

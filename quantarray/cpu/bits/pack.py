@@ -11,13 +11,19 @@ _NOT_ASKED = np.empty(0, np.uint8)
 
 
 def pack(codes, out):
-    pack_seen(codes, _NOT_ASKED, out)
+    if out.size:
+        _pack(codes, _NOT_ASKED, out)
 
 
 def pack_seen(codes, seen, out):
-    if not out.size:
-        return
-    threads.run(_pack_rows, (codes, seen, out), len(codes), threads.workers(codes.size, _LEAST))
+    if out.size:
+        _pack(codes, seen, out)
+
+
+def _pack(codes, seen, out):
+    kind = codes.dtype.char, codes.flags.num, seen.flags.num, out.flags.num
+    workers = threads.count() if codes.size >= _LEAST else 1
+    threads.run(_pack_rows, (codes, seen, out), codes.shape[0], workers, None, kind)
 
 
 def unpack(words, out):

@@ -86,19 +86,19 @@ class Kernel:
     def __init__(self, function, takes=False):
         self.compiled = function if hasattr(function, "py_func") else kernel(function)
         self.takes = int(takes)
-        self._made = {}
-        self.signatures = []  # of the versions in `_made`
+        self.versions = {}
+        self.signatures = []  # of the versions
 
     def forget(self):
         """Forget the compiled versions and return them: the next calls then fill `signatures` again."""
-        versions = self._made, self.signatures
-        self._made, self.signatures = {}, []
-        return versions
+        before = self.versions, self.signatures
+        self.versions, self.signatures = {}, []
+        return before
 
     def recall(self, versions):
         """Add the versions that `forget` returned to those that were called since."""
         earlier, signatures = versions
-        self._made, self.signatures = earlier | self._made, list(dict.fromkeys([*signatures, *self.signatures]))
+        self.versions, self.signatures = earlier | self.versions, list(dict.fromkeys([*signatures, *self.signatures]))
 
     def __call__(self, arguments, kind, tasks, pieces, workers, deal, held=NOTHING):
         """Run the function on what is held and `arguments`, for all tasks in so many pieces: one here, or more by
@@ -109,14 +109,14 @@ class Kernel:
         """
         if kind is None:
             kind = compute_fingerprint(arguments)
-        call, address = self._made.get(kind) or self._make(kind, arguments, held.type)
+        call, address = self.versions[kind] if kind in self.versions else self._make(kind, arguments, held.type)
         call(arguments, held.address, address, tasks, pieces, workers, self.takes, deal)
 
     def prepare(self, arguments, kind, held=NOTHING):
         """Compile the function for arguments of these types: a caller's lock is then not held while it is."""
         if kind is None:
             kind = compute_fingerprint(arguments)
-        if kind not in self._made:
+        if kind not in self.versions:
             self._make(kind, arguments, held.type)
 
     def address(self, takes):
@@ -135,7 +135,7 @@ class Kernel:
             address = self.address(takes)
             entry = version(_call, (kinds, held, *_NUMBERS)).entry_point, address
             self.signatures = list(dict.fromkeys([*self.signatures, takes]))
-        self._made[kind] = entry
+        self.versions[kind] = entry
         return entry
 
 

@@ -184,7 +184,11 @@ def run(kernel, arguments, tasks, workers, parts=None, kind=None, held=NOTHING):
         planned.launch(kernel, arguments, tasks, workers, pieces(tasks, workers) if parts is None else parts, held)
         return
     if workers == 1:
-        kernel(arguments, kind, tasks, 1, 1, 0, held)
+        if kind in kernel.versions:  # what `kernel` does, without its call
+            call, address = kernel.versions[kind]
+            call(arguments, held.address, address, tasks, 1, 1, kernel.takes, 0)
+        else:
+            kernel(arguments, kind, tasks, 1, 1, 0, held)
         return
     parts = pieces(tasks, workers) if parts is None else parts
     deal, pooled, _ = _dealing()

@@ -20,14 +20,14 @@ from .operations import ALWAYS, LOSSES, SAVINGS, Saving, is_product, packed_by, 
 from .reads import Read
 from .report import Layer, Report
 from .rounding import Rounding
-from .saving import EMPTY, PLAIN, Form, Rules, Saved, form_of
+from .saving import EMPTY, PLAIN, TRIMMED, Form, Rules, Saved, form_of
 from .sensitivity import checked_ids
 from .stored import Whole
 from .tracers import skip
 from .unchecked import why
 
 OP = "compressed_activations"
-_TRIMMED = 1 << 24  # bytes packed from which on the C library's free pages are returned
+_MOST_HELD = 1 << 24  # bytes that activations may leave in the C library's heap at the end of the block
 _LAST = 1 << 63  # above all numbers of nodes
 
 
@@ -59,7 +59,7 @@ class Compression:
         self._known: dict[Any, Layer] = {}
         self._kinds: dict[str, int] = {}
         self._ids: Any = None
-        self.restored = 0  # elements since the last `trim`
+        self.freed = 0  # elements packed or restored since the last `trim`
 
     def batch(self, sample_ids: Any) -> Self:
         """Return this context, for a step on samples of a data set with these numbers: `with compression.batch(ids):`.
@@ -111,12 +111,12 @@ class Compression:
         self._exits.__exit__(*exception)
         if exception[0] is None:
             self._rounding.unchecked.finish()
-            if self.report.before - self.report.after >= _TRIMMED:
+            if self.report.before - self.report.after >= _MOST_HELD:
                 self.trim()
 
     def trim(self) -> None:
         """Return the free pages of the C library's heap, which freed activations leave, to the system."""
-        self.restored = 0
+        self.freed = 0
         arena.trim()
 
     def _leave(self) -> None:
@@ -244,6 +244,9 @@ class Compression:
             return
         witness = saved.witness
         saved.form, witness.data = form, EMPTY[witness.dtype, witness.device]
+        self.freed += saved.layout.size
+        if self.freed >= TRIMMED and witness.device.type == "cpu":
+            self.trim()
         if form.record is not None:
             node.register_prehook(form.record.see)
         if not view.pending and not view.exact:
@@ -265,7 +268,8 @@ class Compression:
         allocate = product and not layer.fixed and rounding.allocation is not None
         # Elsewhere a tensor that two functions save is rounded for each: in x * x * x errors that are the same would
         # be multiplied by each other, and bias the gradient
-        kind = allocate if product else saved
+        view.alone += not product
+        kind = allocate if product else view.alone  # no object, which would be one of a cycle
         before: Form | None = view.forms[kind] if kind in view.forms else None
         if before is not None and before.bits >= layer.bits:
             return before

@@ -16,6 +16,7 @@ class View:
     """
 
     exact, pending = False, 0
+    alone = 1  # the key of the last form that is not shared; those below are of forms that are
     layer: Any
     nbytes: int
     forms: dict[Any, Any]

@@ -30,7 +30,7 @@ from .windows import window_of
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _FLAT = 20.0  # from which on derivatives of FLAT and BEND are constant in float32
-TRIMMED = 1 << 24  # elements restored after which free pages of the heap are returned
+TRIMMED = 1 << 24  # elements packed or restored after which free pages of the heap are returned
 _SAMPLE = 8  # elements that tell that most tensors have more than two values
 _BATCH_NORMS = frozenset(
     f"{name}.input" for name in ("BatchNormWithUpdate", "CudnnBatchNorm", "MiopenBatchNorm", "NativeBatchNorm")
@@ -82,8 +82,8 @@ class Saved:
         if self.form is None:
             return witness
         if witness.device.type == "cpu":
-            self.context.restored += self.layout.size
-            if self.context.restored >= TRIMMED:
+            self.context.freed += self.layout.size
+            if self.context.freed >= TRIMMED:
                 self.context.trim()
         return self.form.stored.restore()
 

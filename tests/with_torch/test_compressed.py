@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import gc
 import math
 from contextlib import nullcontext
 
@@ -14,8 +15,9 @@ from torch.nn import functional as F
 from torch_models import ResNet18, torchvision
 
 import quantarray as qa
-from quantarray.torch.host import Packer
+from quantarray.torch.host import Packed, Packer
 from quantarray.torch.layout import layout_of
+from quantarray.torch.saving import Saved
 from quantarray.torch.windows import window_of
 
 compressed = qa.torch.compressed_activations
@@ -537,6 +539,22 @@ def test_results_without_a_backward_pass_are_freed(function, least):
     memory = StorageWeakRef(y.untyped_storage())
     del y
     assert memory.expired()
+
+
+def test_what_was_packed_is_freed_with_the_graph():
+    """Without a run of the garbage collector: no cycle holds words of a step."""
+    model, context = nn.Sequential(nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)), compressed(2)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            with context:
+                y = model(rand(4, 4, 20, 20).requires_grad_().clone())
+            y.sum().backward()
+            del y
+        assert not [x for x in gc.get_objects() if type(x) in (Saved, Packed)]
+    finally:
+        gc.enable()
 
 
 def test_a_second_backward_pass():

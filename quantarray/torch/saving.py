@@ -153,7 +153,7 @@ def form_of(node: Any, saving: Saving, saved: Saved, rules: Rules, rounding: Rou
         stored = Shape(tensor.shape, tensor.dtype, tensor.device)
     elif read is Read.INDEX:
         stored = _places(node, tensor)
-    elif layout.size < rules.least or not layout.dense:
+    elif layout.size < rules.least or not layout.dense or not layout.size:
         return None
     elif tensor.dtype is torch.bool:
         stored = two_valued(tensor, layout, 0, 1, torch.bool, packer)
@@ -162,7 +162,7 @@ def form_of(node: Any, saving: Saving, saved: Saved, rules: Rules, rounding: Rou
             sample = tensor
             while sample.ndim > 1:
                 sample = sample[0]
-            if packer is not None and not [*set(sample[:_SAMPLE].tolist())][2:]:
+            if packer is not None and not (sample.ndim and [*set(sample[:_SAMPLE].tolist())][2:]):
                 stored = _two_values(tensor, layout, packer)
             bits = saving.least if saving.least > layer.bits else layer.bits
             if stored is None and saving.as_it_is:

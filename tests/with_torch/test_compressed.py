@@ -121,6 +121,15 @@ def test_pools_of_any_axes(kind):
     assert context.report.after == (indices * 8 if kind == "a window of 300" else indices)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (0, 4), (3, 0), (2, 2)])
+def test_tensors_of_few_elements(shape):
+    x = rand(*(shape or (1,))).reshape(shape).requires_grad_()
+    with compressed(8, least=0):
+        y = (x * 1).exp()
+    y.sum().backward()
+    assert torch.allclose(x.grad, x.detach().exp(), atol=0.03)
+
+
 def test_ratios_of_actnn():
     """28.44, 15.06, 7.76, 3.94 for 1, 2, 4, 8 bits with constants."""
     x, w = rand(64, 4096), rand(8, 4096).requires_grad_()

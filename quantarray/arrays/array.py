@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 import numpy as np
 
 from ..backends.registry import contiguous, empty, has_kernel, settle, to_host
-from ..core.code_values import all_finite, level_values
+from ..core.code_values import all_finite, largest, level_values
 from ..core.dtypes import Array, Constants, DType, uint1
-from ..core.format import WORD, is_locked, locked, tail_mask, word_count
+from ..core.format import MAX_BITS, WORD, is_locked, locked, tail_mask, word_count
 from ..core.recordings import RECORDINGS, unrecorded
 from ..core.text import short
 from .layouts import LaidOut, Layouts, layouts_of
@@ -387,7 +387,10 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
 
 
 def _outermost(dtype: DType, constants: Constants) -> list[Array]:
-    """Return the outermost levels in float64: finite constants may still have levels beyond float32."""
+    """Return the outermost levels in float64, where some may be beyond float32: finite constants can have such."""
+    steps = dtype.max_abs if dtype.is_integer else 2**MAX_BITS
+    if steps * (largest(constants.scale) + largest(constants.offset)) < 1e38:
+        return []  # as of most arrays: the copies below take more than the words where groups are short
     scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
     if scale is None:
         return []

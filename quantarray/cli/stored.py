@@ -1,21 +1,23 @@
-"""Describe a file: an array, arrays, layers in a row, a graph, or a network of plain integers."""
+"""Describe a file: an array, arrays, tensors of a model, layers in a row, a graph, or a network of plain integers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import nn
 from ..arrays.array import QuantArray
 from ..arrays.size_text import size_text
 from ..core.errors import FormatError
-from ..core.text import table
+from ..core.text import short, table
 from ..io.container import load
 from ..io.document import read_document
 from ..io.foreign import kind_of
 from . import output
 
-ENDINGS = (".npz", ".safetensors", ".qa", ".onnx")
+ENDINGS = (".npz", ".safetensors", ".qa", ".gguf", ".onnx")
 
 
 def describe(path: Path, as_json: bool) -> None:
@@ -28,7 +30,7 @@ def describe(path: Path, as_json: bool) -> None:
         network: Any = nn.load(path)
         facts, text = _of_graph(path, network)
     else:
-        facts, text = _of_document(path) if path.suffix == ".qa" else _of_others(path)
+        facts, text = {".qa": _of_document, ".gguf": _of_gguf}.get(path.suffix, _of_others)(path)
     output.print_json(facts) if as_json else print(text)
 
 
@@ -89,6 +91,34 @@ def _of_arrays(path: Path, arrays: dict[str, Any]) -> tuple[dict[str, Any], str]
     ]
     lines = [[r["name"], " x ".join(map(str, r["shape"])), r["dtype"], f"{r['bytes']:,}"] for r in rows]
     return {"arrays": rows}, f"{path}: arrays\n" + table(["array", "shape", "dtype", "bytes"], lines)
+
+
+def _of_gguf(path: Path) -> tuple[dict[str, Any], str]:
+    """Describe the tensors and the metadata of a GGUF file, or of all parts of a split one."""
+    file = load(path)
+    rows: list[dict[str, Any]] = [
+        {"name": name, "type": t.type, "shape": list(t.shape), "bytes": t.nbytes, "file": t.file.name}
+        for name, t in file.tensors.items()
+    ]
+    metadata = {key: _short(value) for key, value in file.metadata.items()}
+    size = sum(r["bytes"] or 0 for r in rows)
+    lines = [
+        [r["name"], " x ".join(map(str, r["shape"])), r["type"], "?" if r["bytes"] is None else f"{r['bytes']:,}"]
+        for r in rows
+    ]
+    texts = [
+        f"{path}: {len(rows)} tensors, {output.amount(size)}",
+        table(["tensor", "shape", "type", "bytes"], lines),
+        *[f"{key}: {short(repr(value))}" for key, value in metadata.items()],
+    ]
+    return {"metadata": metadata, "tensors": rows}, "\n".join(texts)
+
+
+def _short(value: Any) -> Any:
+    """Replace an array, such as a vocabulary, by its type and length."""
+    if isinstance(value, list):
+        return f"{len(value)} texts"
+    return f"{value.size} {value.dtype}" if isinstance(value, np.ndarray) else value
 
 
 def _of_layers(path: Path, network: nn.Sequential) -> tuple[dict[str, Any], str]:

@@ -23,6 +23,15 @@ def all_finite(a: Array) -> bool:
     return bool(np.isfinite(a.min()) and np.isfinite(a.max()))  # both are NaN where there is one
 
 
+def largest(a: Array | None) -> float:
+    """Return the largest magnitude, 0 where there is none.
+
+    >>> largest(np.float32([1, -2.5])), largest(None)
+    (2.5, 0.0)
+    """
+    return 0.0 if a is None else max(float(a.max(initial=0)), -float(a.min(initial=0)))
+
+
 def level_values(dtype: DType, constants: Constants) -> Array:
     """Compute every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
 

@@ -1,4 +1,4 @@
-"""Arrays in a file: one in `.npz` or, with an extra, `.safetensors`; one or several in `.qa`."""
+"""Arrays in a file: one in `.npz` or, with an extra, `.safetensors`; one or several in `.qa`; those of a `.gguf`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import errno
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from . import document
 from .archive import read_arrays
 from .files import path_of, whole
 from .foreign import kind_of, refused
+from .gguf.file import ENDING as GGUF_ENDING
+from .gguf.file import GGUF
 
 MAGIC = "quantarray"
 VERSION = 1
@@ -67,7 +70,10 @@ def save(file: str | os.PathLike[str], q: QuantArray | Mapping[str, Any]) -> Non
 
 
 def load(file: str | os.PathLike[str]) -> Any:
-    """Read the QuantArray, or the dict of arrays, that `save` wrote.
+    """Read the QuantArray, or the dict of arrays, that `save` wrote; or the weights of a GGUF file, one at a time.
+
+    A `.gguf` file, whole or split, is a mapping of names to arrays that are read when they are asked for, with the
+    attributes `metadata` and `tensors`: docs/gguf.md.
 
     Arrays of a `.qa` file are read-only views of the mapped file: their bytes enter memory when they are read and
     are shared by all processes that load the file. So replace such a file, as `save` does, and never write into it.
@@ -82,10 +88,16 @@ def load(file: str | os.PathLike[str]) -> Any:
     (quantarray.uint2, [[3, 0], [1, 2]])
     """
     path = path_of("load", file)
-    read = _by_ending("load", path, {".npz": _read_npz, ".safetensors": _read_safetensors, document.ENDING: None})
-    if read is None:
-        arrays = document.read_as("load", path, _of_document)
-        return {name: _placed(a) for name, a in arrays.items()} if isinstance(arrays, dict) else _placed(arrays)
+    return _by_ending("load", path, _LOAD)(path)
+
+
+def _load_document(path: Path) -> Any:
+    arrays = document.read_as("load", path, _of_document)
+    return {name: _placed(a) for name, a in arrays.items()} if isinstance(arrays, dict) else _placed(arrays)
+
+
+def _load_array(read: Callable[[Path], tuple[str, dict[str, Array]]], path: Path) -> Any:
+    """Rebuild the array of an archive, of whose bytes `read` returns the meta text and the parts."""
     with open(path, "rb"):
         pass  # a missing or unreadable file is the system's error, not a damaged one
     try:
@@ -186,3 +198,11 @@ def _read_safetensors(path: Path) -> tuple[str, dict[str, Array]]:
             return metadata[MAGIC], {name: f.get_tensor(name) for name in _NAMES if name in f.keys()}
     except _safetensors().SafetensorError as error:
         raise FormatError(str(error)) from error
+
+
+_LOAD = {
+    ".npz": partial(_load_array, _read_npz),
+    ".safetensors": partial(_load_array, _read_safetensors),
+    document.ENDING: _load_document,
+    GGUF_ENDING: GGUF,
+}

@@ -10,12 +10,13 @@ from . import tensors
 
 MOST_TEXT = 300  # characters of what is wrong with a file
 NPY = "one NumPy array; quantize(np.load(file), quantizer) packs it"
+GGUF = "a GGUF file of weights; quantarray.load reads it if its name ends in .gguf"
 ONNX = "an ONNX network; quantarray.nn.load reads it from a file that ends in .onnx"
 _HEAD = 1 << 12  # bytes that are read of a file
 _IMAGE = "an image; network.predict and `quantarray run NET IMAGE` read images"
 _PACKED = "a compressed file; unpack it first"
 _KINDS = (  # where the bytes are, the bytes, what the file is and what can be done
-    (0, b"GGUF", "a GGUF file of weights; read its tensors with the package gguf, and quantize them"),
+    (0, b"GGUF", GGUF),
     (0, b"\x93NUMPY", NPY),
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file, as of Keras; read its arrays with h5py and quantize them, or write ONNX"),
     (4, b"TFL3", "a TensorFlow Lite network; convert it to ONNX, which quantarray.nn.load reads"),

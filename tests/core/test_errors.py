@@ -661,7 +661,7 @@ CASES = {
         (lambda: qa.save("a\0.npz", signs(2)), ValueError, "without null characters, got 'a\\x00.npz'"),
     ],
     "load": [
-        (lambda: qa.load("q"), ValueError, "must end in .npz, .safetensors or .qa, got 'q'"),
+        (lambda: qa.load("q"), ValueError, "must end in .npz, .safetensors, .qa or .gguf, got 'q'"),
         (lambda: qa.load(None), TypeError, "file must be a path, got NoneType"),
         (lambda: qa.load("a\0.npz"), ValueError, "null characters"),
     ],

@@ -51,7 +51,7 @@ def safetensors(*names, metadata=None):
 
 
 FOREIGN = {
-    "gguf": (b"GGUF\3\0\0\0" + bytes(40), "it is a GGUF file of weights; read its tensors with the package gguf"),
+    "gguf": (b"GGUF\3\0\0\0" + bytes(40), "it is a GGUF file of weights; quantarray.load reads it"),
     "npy": (by(lambda f: np.save(f, np.ones((2, 3)))), "it is one NumPy array; quantize(np.load(file)"),
     "npz": (by(lambda f: np.savez(f, a=np.ones(3), b=np.ones(2))), "it is an .npz of 'a', 'b' by NumPy"),
     "pt": (zipped("archive/data.pkl", "archive/data/0"), "it is a PyTorch file; torch.load reads it"),
@@ -175,5 +175,5 @@ def test_damaged_files_are_not_foreign(tmp_path):
     for path in (tmp_path / "missing.npz", tmp_path / "missing.qa"):
         with pytest.raises(FileNotFoundError):
             qa.load(path)
-    with pytest.raises(ValueError, match=r"must end in .*, got '.*missing\.gguf'$"):
-        qa.load(tmp_path / "missing.gguf")
+    with pytest.raises(ValueError, match=r"must end in .*, got '.*missing\.pt'$"):
+        qa.load(tmp_path / "missing.pt")

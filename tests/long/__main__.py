@@ -14,7 +14,7 @@ from .supervise import Progress, Run, supervise
 
 NAMES = (
     "products", "calls", "files", "forks", "threads", "networks", "plans", "leaks", "graphs", "modules",
-    "unlisted_modules", "gradients",
+    "unlisted_modules", "gradients", "gguf",
 )  # fmt: skip
 
 

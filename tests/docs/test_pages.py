@@ -93,3 +93,17 @@ def test_each_python_has_an_oldest_numpy():
     bounds = dict(d.split(">=") for d in check_release.PROJECT["dependencies"])
     assert min(check_release.OLDEST_NUMPY.values()).startswith(f"{bounds['numpy']}.")
     assert check_release.OLDEST_NUMBA.startswith(bounds["numba"])
+
+
+def test_the_page_of_gguf_files(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("gguf")
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "gguf.md").read_text()
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.S)), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["example", "up Q4_0 (64, 512) 18432"] and lines[-4:] == [
+        "True",
+        "True",
+        "up 0.09",
+        "down 0.81",
+    ]

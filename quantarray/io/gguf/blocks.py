@@ -56,8 +56,8 @@ def q2_0(q: Array) -> Decoded:
 
 
 def i2_s(q: Array) -> Decoded:
-    turned = fields(q, 2, 32).reshape(len(q), 4, 32)[:, ::-1]  # the highest bits are of the first weights
-    return (turned.reshape(len(q), -1),)
+    codes = fields(q, 2, 32).reshape(len(q), 4, 32)[:, ::-1]  # the highest bits are of the first weights
+    return (codes.reshape(len(q), -1),)
 
 
 def tq1_0(q: Array) -> Decoded:

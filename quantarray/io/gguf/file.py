@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 class GGUF(Mapping[str, Any]):
-    """A lazy mapping of a GGUF file: `file[name]` decodes a tensor, and each time anew.
+    """A lazy mapping of a GGUF file: `file[name]` decodes a tensor, on each access.
 
     - `metadata`: numbers, texts, arrays of numbers and lists of texts by key, those of the first part of a split file.
     - `tensors`: an `Entry` for each name, known without reading the tensor.

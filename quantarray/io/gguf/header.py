@@ -67,7 +67,7 @@ def read_header(data: Array) -> Header:
 
 
 class _Cursor:
-    """A place in a file's bytes, which moves on with what is read, and never behind their end."""
+    """A place in a file's bytes, which moves on with what is read, and never past their end."""
 
     def __init__(self, data: Array) -> None:
         self.data, self.at, self.end = data.data, 0, len(data)

@@ -100,8 +100,23 @@ class _Cursor:
             return np.asarray(np.frombuffer(self.data, np.uint8, count, at) != 0)
         return np.frombuffer(self.data, dtype, count, at).copy()
 
-    def text(self, errors: str = "strict") -> str:
-        return str(self.take(self.number(_U64)), "utf-8", errors)
+    def name(self) -> str:
+        return str(self.take(self.number(_U64)), "utf-8")
+
+    def texts(self, count: int) -> list[str]:
+        """Read texts, in one loop: a vocabulary has 100,000 and more. Tokens may be parts of characters."""
+        self.check("texts", count, _U64.size)
+        data, at, end, length, texts = self.data, self.at, self.end, _U64.unpack_from, []
+        for _ in range(count):
+            if at + _U64.size > end:
+                break
+            stop = at + _U64.size + length(data, at)[0]
+            texts.append(str(data[at + _U64.size : stop], "utf-8", "backslashreplace"))
+            at = stop
+        if len(texts) < count or at > end:
+            raise FormatError("its header ends in a text: it is truncated")
+        self.at = at
+        return texts
 
 
 def _named(what: str, least: int, count: int, cursor: _Cursor, read: Callable[[], Any]) -> dict[str, Any]:
@@ -109,7 +124,7 @@ def _named(what: str, least: int, count: int, cursor: _Cursor, read: Callable[[]
     cursor.check(what, count, least)
     named: dict[str, Any] = {}
     for _ in range(count):
-        name = cursor.text()
+        name = cursor.name()
         if name in named:
             raise FormatError(f"two of its {what} have the name {name!r:.80}")
         named[name] = read()
@@ -121,7 +136,7 @@ def _value(cursor: _Cursor, kind: int) -> Any:
     if kind in _NUMBERS:
         return cursor.numbers(_NUMBERS[kind], 1)[0].item()
     if kind == _TEXT:
-        return cursor.text("backslashreplace")  # tokens of a vocabulary may be parts of characters
+        return cursor.texts(1)[0]
     if kind != _ARRAY:
         raise FormatError(f"its metadata has a value of the type {kind}, which is none of GGUF's")
     inner, count = cursor.number(_U32), cursor.number(_U64)
@@ -129,8 +144,7 @@ def _value(cursor: _Cursor, kind: int) -> Any:
         return cursor.numbers(_NUMBERS[inner], count)
     if inner != _TEXT:
         raise FormatError(f"its metadata has an array of the type {inner}, which no array has")
-    cursor.check("texts", count, _U64.size)
-    return [cursor.text("backslashreplace") for _ in range(count)]
+    return cursor.texts(count)
 
 
 def _entry(cursor: _Cursor) -> tuple[int, tuple[int, ...], int]:
@@ -150,7 +164,10 @@ def _placed(
     begins = [start + entries[name][2] for name in order]
     room = {name: after - begin for name, (begin, after) in zip(order, pairwise([*begins, end]), strict=True)}
     types = {name: TYPES.get(kind) or Type(f"type {kind}") for name, (kind, _, _) in entries.items()}
-    older = any(types[name] is Q2_0 and _older(room[name], math.prod(shape)) for name, (_, shape, _) in entries.items())
+    older = any(
+        types[name] is Q2_0 and _older(room[name], math.prod(shape), alignment)
+        for name, (_, shape, _) in entries.items()
+    )
     tensors = {}
     for name, (_, shape, offset) in entries.items():
         of = Q2_0_OF_128 if older and types[name] is Q2_0 else types[name]
@@ -172,7 +189,7 @@ def _placed(
     return tensors
 
 
-def _older(room: int, size: int) -> bool:
-    """True where a tensor fits its place in Q2_0's earlier layout, of 128 weights, only."""
+def _older(room: int, size: int, alignment: int) -> bool:
+    """True where a tensor has the place of Q2_0's earlier layout, of 128 weights, too small for the present one."""
     now, before = (size // of.block * (of.nbytes or 0) for of in (Q2_0, Q2_0_OF_128))
-    return before <= room < now
+    return before <= room < min(now, before + alignment)

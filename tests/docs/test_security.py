@@ -2,8 +2,10 @@
 
 import pickle
 import shutil
+import tracemalloc
 import zipfile
 
+import gguf_files
 import numpy as np
 import pytest
 from paths import PACKAGED, ROOT
@@ -67,6 +69,20 @@ def test_an_entry_that_says_it_is_larger_than_deflate_can_make_it(folder):
     (folder / "n.npz").write_bytes(data)
     with pytest.raises(qa.FormatError, match="says that it has more bytes than it has"):
         qa.nn.load(folder / "n.npz")
+
+
+@pytest.mark.parametrize("what", ["tensors", "texts"])
+def test_the_header_of_a_gguf_file(folder, what):
+    """Many small tensors, and a text of wrong bytes beside one that needs four bytes a character."""
+    tensors = {f"{i:x}": gguf_files.Stored(24, (), b"1") for i in range(10_000 if what == "tensors" else 0)}
+    data = gguf_files.write(tensors, {"key": "\U0001f600" + "@" * 100_000}, alignment=1).data
+    (folder / "x.gguf").write_bytes(data.replace(b"@", b"\xff") if what == "texts" else data)
+    tracemalloc.start()
+    try:
+        assert len(qa.load(folder / "x.gguf")) == len(tensors)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(data)
+    finally:
+        tracemalloc.stop()
 
 
 def test_tensors_outside_the_folder_are_refused(folder):

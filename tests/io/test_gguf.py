@@ -283,6 +283,18 @@ def test_memory(tmp_path):
     assert opened < 1 << 20 and peak < q.nbytes + (4 << 20)
 
 
+@pytest.mark.parametrize("kind", ["Q2_K", "Q5_K", "TQ1_0", "NVFP4"])
+def test_memory_of_types_with_many_constants(kind, tmp_path):
+    _, block, nbytes, _ = BLOCKS[kind]
+    stored = Stored(BLOCKS[kind][0], (2048, 4096), bytes(2048 * 4096 // block * nbytes))
+    file = qa.load(saved(tmp_path, {"w": stored}))
+    tracemalloc.start()
+    q = file["w"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < q.nbytes + (8 << 20) and q.nbytes < 3 * len(stored.data)
+
+
 def test_info(tmp_path, capsys):
     path = saved(tmp_path, TWO, {"general.name": "m", "tokens": ["x"] * 3, "n": np.uint8(3)})
     assert cli.main(["info", str(path)]) == 0

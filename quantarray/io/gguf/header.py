@@ -111,7 +111,7 @@ class _Cursor:
             if at + _U64.size > end:
                 break
             stop = at + _U64.size + length(data, at)[0]
-            texts.append(str(data[at + _U64.size : stop], "utf-8", "backslashreplace"))
+            texts.append(str(data[at + _U64.size : stop], "utf-8", "replace"))
             at = stop
         if len(texts) < count or at > end:
             raise FormatError("its header ends in a text: it is truncated")

@@ -171,20 +171,16 @@ def _placed(
     tensors = {}
     for name, (_, shape, offset) in entries.items():
         of = Q2_0_OF_128 if older and types[name] is Q2_0 else types[name]
-        if offset % alignment or 0 in shape:
-            wrong = (
-                f"the offset {offset}, no multiple of {alignment}" if offset % alignment else f"no elements, {shape}"
-            )
-            raise FormatError(f"its tensor {name!r:.80} has {wrong}")
+        if offset % alignment:
+            raise FormatError(f"its tensor {name!r:.80} has the offset {offset}, no multiple of {alignment}")
+        if 0 in shape:
+            raise FormatError(f"its tensor {name!r:.80} has no elements, {shape}")
         if of.block > 1 and (not shape or shape[-1] % of.block):
             raise FormatError(f"its tensor {name!r:.80} {shape} must have rows of whole {of.name} blocks of {of.block}")
         nbytes = None if of.nbytes is None else math.prod(shape) // of.block * of.nbytes + of.tail
         if room[name] < (nbytes or 0):
-            after = "the file" if name == order[-1] else "the next tensor"
-            raise FormatError(
-                f"its tensor {name!r:.80} {shape} has {nbytes} bytes, and after {room[name]} {after} "
-                + ("ends: it is truncated" if name == order[-1] else "begins")
-            )
+            after = "the file ends: it is truncated" if name == order[-1] else "the next tensor begins"
+            raise FormatError(f"its tensor {name!r:.80} {shape} has {nbytes} bytes, and after {room[name]} {after}")
         tensors[name] = Tensor(of, shape, start + offset, nbytes)
     return tensors
 

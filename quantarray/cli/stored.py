@@ -109,7 +109,7 @@ def _of_gguf(path: Path) -> tuple[dict[str, Any], str]:
     texts = [
         f"{path}: {len(rows)} tensors, {output.amount(size)}",
         table(["tensor", "shape", "type", "bytes"], lines),
-        *[f"{key}: {short(repr(value))}" for key, value in metadata.items()],
+        *[f"{key}: {short(str(value))}" for key, value in metadata.items()],
     ]
     return {"metadata": metadata, "tensors": rows}, "\n".join(texts)
 

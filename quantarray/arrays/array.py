@@ -392,10 +392,8 @@ def _outermost(dtype: DType, constants: Constants) -> list[Array]:
     if steps * (largest(constants.scale) + largest(constants.offset)) < 1e38:
         return []  # as of most arrays: the copies below take more than the words where groups are short
     scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
-    if scale is None:
-        return []
-    if offset is None:
-        return [scale * dtype.max_abs]
+    if scale is None or offset is None:
+        return [] if scale is None else [scale * dtype.max_abs]
     if dtype.kind == "uniform":
         return [offset + scale * (dtype.n_levels - 1)]
     return [offset + np.minimum(scale, 0).sum(axis=0), offset + np.maximum(scale, 0).sum(axis=0)]

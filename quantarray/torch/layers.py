@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from . import packed_products
+from ..arrays import checks
+from . import packed_gradients, packed_products
 from .packed_products import Window
 from .schemes import Scheme, Sign, scheme_of
 from .tracers import refuse_script
@@ -22,6 +23,12 @@ class QuantConv2d(torch.nn.Conv2d):
     quantisers must then be of `quantarray.torch`, padding numbers, and `padding_mode` "zeros"; else ValueError. The
     attribute `packed` may be set at any time.
 
+    gradient_bits=1 to 8, with packed=True: the backward pass is packed, too. The product's gradient is rounded at
+    random to so many bits, as in DoReFa-Net (arXiv:1606.06160) but with one maximum for the batch, and the gradients of
+    weights and inputs are sums of codes (`conv2d_filter_adjoint`, `conv2d_data_adjoint`). What is held for it are the
+    packed operands; it has no gradients of its own. Weights with a scale for each output have the inputs' gradient by
+    floats.
+
     >>> import quantarray as qa, torch
     >>> layer = qa.torch.QuantConv2d(3, 8, 3, weights=qa.torch.DoReFa(2), activations=qa.torch.PACT(4), padding=1)
     >>> layer(torch.rand(1, 3, 5, 5)).shape
@@ -29,15 +36,17 @@ class QuantConv2d(torch.nn.Conv2d):
     """
 
     packed = False
+    gradient_bits: int | None = None
     __prepare_scriptable__ = refuse_script
 
     def __init__(
-        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False, **settings: Any
-    ) -> None:
+        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False,
+        gradient_bits: int | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__(*args, **settings)
         self.weights = scheme_of("QuantConv2d", "weights", weights)
         self.activations = scheme_of("QuantConv2d", "activations", activations)
-        self.packed = bool(packed)
+        self.packed, self.gradient_bits = bool(packed), _bits_of(self, packed, gradient_bits)
         if packed:
             _quantisers(self)
             _window(self)
@@ -55,8 +64,12 @@ class QuantConv2d(torch.nn.Conv2d):
             return result
         window = _window(self)
         images = x if x.ndim == 4 else x[None]
-        value = packed_products.convolved(images, self.weight, _quantisers(self), window)
-        y = packed_products.conv2d(quantised if x.ndim == 4 else quantised[None], w, value, window)
+        value, packed = packed_products.convolved(images, self.weight, _quantisers(self), window)
+        quantised = quantised if x.ndim == 4 else quantised[None]
+        if self.gradient_bits is None:
+            y = packed_products.conv2d(quantised, w, value, window)
+        else:
+            y = packed_gradients.product(quantised, w, value, packed, window, self.gradient_bits)
         y = y if self.bias is None else y + self.bias[:, None, None]
         return y if x.ndim == 4 else y[0]
 
@@ -81,7 +94,8 @@ class BinaryConv2d(QuantConv2d):
 class QuantLinear(torch.nn.Linear):
     """A `torch.nn.Linear` of `activations(x)` and `weights(weight)`.
 
-    packed=True: the forward pass is `quantarray.linear` of packed operands, as `QuantConv2d` has it.
+    packed=True: the forward pass is `quantarray.linear` of packed operands, as `QuantConv2d` has it, and with
+    gradient_bits= the backward pass, too.
 
     >>> import quantarray as qa, torch
     >>> qa.torch.QuantLinear(16, 4, weights=qa.torch.ABC(3), activations=qa.torch.LSQ(2))(torch.randn(2, 16)).shape
@@ -89,15 +103,17 @@ class QuantLinear(torch.nn.Linear):
     """
 
     packed = False
+    gradient_bits: int | None = None
     __prepare_scriptable__ = refuse_script
 
     def __init__(
-        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False, **settings: Any
-    ) -> None:
+        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False,
+        gradient_bits: int | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__(*args, **settings)
         self.weights = scheme_of("QuantLinear", "weights", weights)
         self.activations = scheme_of("QuantLinear", "activations", activations)
-        self.packed = bool(packed)
+        self.packed, self.gradient_bits = bool(packed), _bits_of(self, packed, gradient_bits)
         if packed:
             _quantisers(self)
 
@@ -111,7 +127,11 @@ class QuantLinear(torch.nn.Linear):
         w = self.weight if self.weights is None else self.weights(self.weight)
         if not self.packed:
             return torch.nn.functional.linear(quantised, w, self.bias)
-        y = packed_products.linear(quantised, w, packed_products.multiplied(x, self.weight, _quantisers(self)))
+        value, packed = packed_products.multiplied(x, self.weight, _quantisers(self))
+        if self.gradient_bits is None:
+            y = packed_products.linear(quantised, w, value)
+        else:
+            y = packed_gradients.product(quantised, w, value, packed, None, self.gradient_bits)
         return y if self.bias is None else y + self.bias
 
 
@@ -119,11 +139,22 @@ def _schemes(layer: Any) -> str:
     """Name the schemes of weights and activations, with their bits."""
     both = {name: getattr(layer, name) for name in ("weights", "activations")}
     texts = [f"{name}={_scheme(scheme)}" for name, scheme in both.items()]
-    return ", ".join([*texts, *["packed=True"] * bool(layer.packed)])
+    more = ["packed=True"] * bool(layer.packed)
+    return ", ".join([*texts, *more, *[f"gradient_bits={layer.gradient_bits}"] * (layer.gradient_bits is not None)])
 
 
 def _scheme(scheme: torch.nn.Module | None) -> str:
     return "float" if scheme is None else f"{type(scheme).__name__}({scheme.extra_repr()})"
+
+
+def _bits_of(layer: Any, packed: bool, gradient_bits: Any) -> int | None:
+    """Check the bits of gradients, which only a packed product has."""
+    if gradient_bits is None:
+        return None
+    bits = checks.integer(type(layer).__name__, "gradient_bits", gradient_bits, 1, 8)
+    if not packed:
+        raise ValueError(f"{type(layer).__name__}: gradient_bits={bits} needs packed=True")
+    return bits
 
 
 def _quantisers(layer: Any) -> tuple[Scheme, Scheme]:

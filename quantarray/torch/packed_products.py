@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
+from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..ops.manipulation.repacking import repack
 from ..ops.manipulation.views import permute_dims
@@ -17,6 +18,7 @@ from .schemes import Scheme
 from .tracers import uncompiled
 
 Pair = tuple[int, int]
+Packed = tuple[QuantArray, QuantArray]  # x and w
 
 
 class Window(NamedTuple):
@@ -43,7 +45,7 @@ class _Known(torch.autograd.Function):
         """Give the gradients of the product of floats, in operations that have gradients of their own."""
         x, w = ctx.saved_tensors
         if ctx.window is not None:
-            return *_of_convolution(gradients[0], x, w, ctx.window, ctx.needs_input_grad[:2]), None, None
+            return *of_convolution(gradients[0], x, w, ctx.window, ctx.needs_input_grad[:2]), None, None
         of_x = gradients[0] @ w if ctx.needs_input_grad[0] else None
         of_w = None
         if ctx.needs_input_grad[1]:
@@ -56,7 +58,7 @@ def is_known_product(kind: type) -> bool:
     return getattr(kind, "_forward_cls", None) is _Known
 
 
-def _of_convolution(
+def of_convolution(
     gradient: torch.Tensor, x: torch.Tensor, w: torch.Tensor, window: Window, needed: tuple[bool, bool]
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Return the gradients of a convolution in x and in w, where they are needed."""
@@ -87,30 +89,37 @@ def linear(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor) -> torch.Tenso
 
 
 @uncompiled
-def convolved(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme], window: Window) -> torch.Tensor:
+def convolved(
+    x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme], window: Window
+) -> tuple[torch.Tensor, Packed]:
     """Convolve quantised images [n c h w] with quantised weights [o c/groups kh kw] by `quantarray.conv2d`.
 
-    quantisers: of activations and of weights. Returns int32 or float32 [n o h w].
+    quantisers: of activations and of weights. Returns int32 or float32 [n o h w], and the operands, channels last.
     """
     activations, weights = quantisers
     packed_w = permute_dims(repack(weights.packed(w), 1), (0, 2, 3, 1))
     if window.groups == x.shape[1]:
         packed_w = repack(packed_w, 0)
     packed_x = activations.packed(x.detach().permute(0, 2, 3, 1))
+    packed = packed_x, packed_w.to_device(packed_x.device)
     values = convolution.conv2d(
-        packed_x, packed_w.to_device(packed_x.device), stride=window.stride, padding=window.padding,
-        dilation=window.dilation, groups=window.groups,
-    )  # fmt: skip
-    return _tensor(values).permute(0, 3, 1, 2)
+        *packed, stride=window.stride, padding=window.padding, dilation=window.dilation, groups=window.groups
+    )
+    return tensor(values).permute(0, 3, 1, 2), packed
 
 
 @uncompiled
-def multiplied(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme]) -> torch.Tensor:
-    """Multiply quantised rows [.. k] by quantised weights [o k] by `quantarray.linear`: int32 or float32 [.. o]."""
+def multiplied(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme]) -> tuple[torch.Tensor, Packed]:
+    """Multiply quantised rows [.. k] by quantised weights [o k] by `quantarray.linear`.
+
+    Returns int32 or float32 [.. o], and the operands.
+    """
     activations, weights = quantisers
     packed_w, packed_x = weights.packed(w), activations.packed(x)
-    return _tensor(matrix_product.linear(packed_x, packed_w.to_device(packed_x.device)))
+    packed = packed_x, packed_w.to_device(packed_x.device)
+    return tensor(matrix_product.linear(*packed)), packed
 
 
-def _tensor(values: Array) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else gpu.as_tensor(values)
+def tensor(values: Array) -> torch.Tensor:
+    """Return an array of a product as a tensor, in its memory where that is contiguous."""
+    return torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else gpu.astensor(values)

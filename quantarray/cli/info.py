@@ -20,7 +20,6 @@ from ..core.machine import cpu_name
 from ..cpu import isa
 from ..cpu.runtime import threads
 from ..cuda.runtime import isa as cuda_isa
-from ..cuda.runtime import on_disk
 from . import output, stored
 
 FEATURES = ("popcnt", "avx2", "avx512f", "avx512vpopcntdq", "amx-int8", "neon")
@@ -101,6 +100,8 @@ def gpu() -> dict[str, str] | str:
         how = f"{chosen}: {cuda_isa.UNITS[chosen]}; {cuda_isa.VARIABLE}={', '.join(cuda_isa.UNITS)} forces one"
     except DeviceError as error:
         how = f"none: {error}"
+    from ..cuda.runtime import on_disk  # which needs numba-cuda
+
     compiled: str = on_disk.described()
     version = ".".join(map(str, capability))
     return {"name": name, "compute capability": version, "kernels": how, "compiled": compiled}

@@ -17,10 +17,10 @@ from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 import numpy as np
-from numba.core import config
 
 from ...backends.diagnosis import version_of
 from ...core.sources import PACKAGE, digest
+from .target import config
 
 _COMPILERS = (
     "numba-cuda", "numba", "llvmlite", "numpy", "cuda-bindings", "cuda-core", "cuda-toolkit", "nvidia-nvjitlink",

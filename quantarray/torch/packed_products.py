@@ -122,4 +122,4 @@ def multiplied(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Schem
 
 def tensor(values: Array) -> torch.Tensor:
     """Return an array of a product as a tensor, in its memory where that is contiguous."""
-    return torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else gpu.astensor(values)
+    return torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else gpu.as_tensor(values)

@@ -345,15 +345,25 @@ def gpu(twins=TWINS):
 
         return call
 
-    modules = [m for n, m in list(sys.modules.items()) if n.startswith("quantarray") and vars(m).get("kernel") is real]
-    for module in modules:
-        module.kernel = kernel
+    def has_kernel(device, name):
+        return has("cpu", name) if device == "cpu" else name in twins
+
+    has = _device.has_kernel
+    names = {"kernel": (real, kernel), "has_kernel": (has, has_kernel)}
+    replaced = [
+        (module, name)
+        for place, module in list(sys.modules.items())
+        for name, (before, _) in names.items()
+        if place.startswith("quantarray") and vars(module).get(name) is before
+    ]
+    for module, name in replaced:
+        setattr(module, name, names[name][1])
     try:
         with arrays() as xp:
             yield xp
     finally:
-        for module in modules:
-            module.kernel = real
+        for module, name in replaced:
+            setattr(module, name, names[name][0])
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from torch import nn
 
 import quantarray as qa
 from quantarray.ops.quantize import quantization
-from quantarray.torch import gpu, learned, schemes
+from quantarray.torch import gpu, learned, packed_gradients, schemes
 from quantarray.torch.host import Packed
 from quantarray.torch.stored import PackedOnGpu, Places, rounded
 
@@ -173,14 +173,14 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("name", CLASSES)
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, True, "backwards, too"])
 def test_layers(on_gpu, monkeypatch, name, packed):
     """Quantised on the stand-in: CuPy's arrays instead of tensors go into `quantize`, and come back as tensors."""
 
     def passed():
         torch.manual_seed(0)
         layer = CLASSES[name]()
-        layer.packed = packed
+        layer.packed, layer.gradient_bits = bool(packed), 4 if packed == "backwards, too" else None
         x = rand(2, 4, 9, 9, seed=1).requires_grad_()
         y = layer(x)
         y.square().sum().backward()
@@ -197,5 +197,9 @@ def test_layers(on_gpu, monkeypatch, name, packed):
         for module in (schemes, learned):
             monkeypatch.setattr(module, "quantize", quantized)
         monkeypatch.setattr(gpu, "as_tensor", lambda values: torch.from_numpy(fake_cupy.asnumpy(values)))
+        codes = packed_gradients.from_codes
+        monkeypatch.setattr(
+            packed_gradients, "from_codes", lambda a, *law, **more: codes(fake_cupy.ndarray(a.numpy()), *law, **more)
+        )
         got = passed()
     assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))

@@ -19,7 +19,7 @@ from .metrics import Metric
 from .selection import Best, smallest
 
 Name = Literal["hamming", "jaccard", "dice", "tversky", "dot", "cosine", "l2"]
-_SCORES = 1 << 20  # of a block
+_SCORES = 1 << 18  # of a block: some 16 MB with what is computed of them
 _BY_HEAPS = 512  # at most, rows that the kernel keeps sorted for each query: more are found sooner by a partition
 
 

@@ -66,6 +66,19 @@ def _depthwise(d: Draw) -> Any:
     return lambda: qa.conv2d(x, w, padding=1, groups=c)
 
 
+def _adjoint(d: Draw, axes: int, of: str) -> Any:
+    """Draw the gradient of a convolution in its images or in its weights, of packed operands."""
+    x, size = image(d, 2)[:2, :24, :24], d.between(1, 3)
+    x = {1: x[:, 0], 2: x, 3: x[:1, None]}[axes]
+    outputs, law = d.among(1, 5, 64), (qa.ternary, False)
+    taps = (min(size, n) for n in x.shape[1:-1])
+    w = d.array(shape=(outputs, *taps, x.shape[-1]), axis=axes + 1, law=law, groups=0)
+    lengths = tuple(n - k + 1 for n, k in zip(x.shape[1:-1], w.shape[1:-1], strict=True))
+    g = d.array(shape=(len(x), *lengths, outputs), axis=axes + 1, law=law, groups=0)
+    call = getattr(qa, f"conv{axes}d_{of}_adjoint")
+    return lambda: call(*((g, w) if of == "data" else (x, g)), size=(x if of == "data" else w).shape[1:-1])
+
+
 def _of_axes(d: Draw, axes: int, transposed: bool) -> Any:
     """Draw a convolution of lines or volumes, or a transposed one of one to three axes, as a function or a layer."""
     x, size = image(d, 2)[:2, :24, :24], d.between(1, 3)
@@ -226,6 +239,7 @@ def _layers(d: Draw) -> Any:
 OPS = {
     "conv2d": _conv2d, "conv2d of groups": _grouped, "conv2d depthwise": _depthwise, "conv2d of bytes": _first,
     **{f"conv{n}d": partial(_of_axes, axes=n, transposed=False) for n in (1, 3)},
+    **{f"conv{n}d_{of}_adjoint": partial(_adjoint, axes=n, of=of) for n in (1, 2, 3) for of in ("data", "filter")},
     **{f"conv_transpose{n}d": partial(_of_axes, axes=n, transposed=True) for n in (1, 2, 3)},
     **{f"max_pool{n}d": partial(_max_pool, axes=n) for n in (1, 2, 3)},
     **{f"avg_pool{n}d": partial(_avg_pool, axes=n) for n in (1, 2, 3)},

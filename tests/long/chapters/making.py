@@ -123,6 +123,18 @@ def _of_bits(name: str) -> Any:
     return operation
 
 
+def _from_embeddings(d: Draw) -> Any:
+    precision, shape = d.among("binary", "ubinary", "int8", "uint8"), (d.length(2**10), d.length(2**9))
+    unsigned = precision in ("ubinary", "uint8")
+    data = d.dense(np.uint8 if unsigned else np.int8, shape, 0 if unsigned else -128, 255 if unsigned else 127)
+    return lambda: qa.from_embeddings(data, precision)
+
+
+def _planes(d: Draw) -> Any:
+    q = d.array()
+    return lambda: list(q.planes())
+
+
 def _relu_mask(d: Draw) -> Any:
     x = d.dense(np.float32, d.shape(d.among(1, 2, 3), PACKED))
     return lambda: qa.relu_mask(x), lambda: x > 0
@@ -154,6 +166,7 @@ OPS = {
     "arange": _arange, "eye": _eye, "from_codes": _from_codes, "from_words": _from_words, "encode": _encode,
     "from_dlpack": _from_dlpack, "pack_bits": _pack_bits, "from_packbits": _from_packbits,
     "from_bitarray": _from_bitarray, "unpack_bits": _of_bits("unpack_bits"), "to_packbits": _of_bits("to_packbits"),
+    "from_embeddings": _from_embeddings, "planes": _planes,
     "relu_mask": _relu_mask, "dropout_mask": _dropout_mask, "asnumpy": _asnumpy, "uniform": _dtypes,
     "basis": _dtypes, "table": _dtypes, "integers": _dtypes, "broadcast_shapes": _shapes,
 }  # fmt: skip

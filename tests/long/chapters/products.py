@@ -130,6 +130,29 @@ def _top_k(d: Draw) -> Any:
     return lambda: qa.top_k(some, database, min(k, database.shape[0]))
 
 
+def _within(d: Draw) -> Any:
+    n = d.length(2**10)
+    database = d.array(shape=(d.length(2**14), n), axis=1, law=(qa.uint1, False))
+    some = d.array(shape=(d.length(2**5), database.shape[1]), axis=1, law=(qa.uint1, False))
+    metric = d.among("hamming", "jaccard", "dice", "tversky")
+    return lambda: qa.within(some, database, n // 4 if metric == "hamming" else 0.9, metric)
+
+
+def _top_k_of_products(d: Draw) -> Any:
+    database = factor(d, d.length(2**12), d.length(2**9))
+    some, k = factor(d, d.length(2**5), database.shape[1]), d.between(0, 2**9)
+    metric = d.among("dot", "cosine", "l2")
+    return lambda: qa.top_k(some, database, min(k, database.shape[0]), metric)
+
+
+def _rescore(d: Draw) -> Any:
+    rows, n = d.dense(np.float32, (d.length(2**12), d.length(2**9))), d.length(2**5)
+    asked = d.dense(np.float32, (n, rows.shape[1]))
+    near = d.dense(np.int64, (n, d.length(2**6)), 0, len(rows) - 1)
+    metric = d.among("dot", "cosine", "l2")
+    return lambda: qa.rescore(near, asked, rows, near.shape[1], metric)
+
+
 def _explain(d: Draw) -> Any:
     x, w = pair(d)
     return lambda: qa.explain(qa.linear, x, w)
@@ -144,6 +167,7 @@ OPS = {
     "linear": _linear, "matmul": _matmul, "matmul of batches": _batched, "linear of bytes": _dense,
     **{name: _contraction(name) for name in "inner tensordot dot einsum".split()},
     "einsum of one": _einsum_of_one, "dot of vectors": _vectors, "vecdot": _vecdot, "hamming": _hamming,
-    "outer": _outer, "top_k": _top_k, "explain": _explain, "on": _on,
+    "outer": _outer, "top_k": _top_k, "top_k of products": _top_k_of_products,
+    "within": _within, "rescore": _rescore, "explain": _explain, "on": _on,
 }  # fmt: skip
 WEIGHTS = {"linear": 3.0, "matmul": 2.0, "explain": 0.2, "on": 0.2}

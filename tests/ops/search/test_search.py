@@ -55,7 +55,7 @@ def sizes(draw):
     return draw(st.integers(0, 5)), draw(st.integers(1, 60)), draw(st.sampled_from([1, 3, 64, 70, 130]))
 
 
-@pytest.fixture(autouse=True, params=[1 << 20, 7])
+@pytest.fixture(autouse=True, params=[1 << 18, 7])
 def block(request, monkeypatch):
     """Whole databases at once, and a few rows at a time."""
     monkeypatch.setattr(nearest, "_SCORES", request.param)

@@ -74,3 +74,9 @@ def test_others_and_quiet_and_no_stderr(clock, monkeypatch):
 
 def fail(*_):
     raise OSError("closed")
+
+
+def test_functions_without_a_module(clock):
+    """As `exec` makes them in a namespace without a name."""
+    compiled(clock, 5, module=None)
+    assert not clock.stderr.getvalue()

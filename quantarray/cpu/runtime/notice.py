@@ -15,6 +15,11 @@ TEXT = "quantarray: compiling kernels for this CPU, once; `quantarray warm` comp
 PATIENCE = 1.0  # seconds of compilation before it prints
 
 
+def _is_kernel(compilation):
+    """True for a function of the package; one that `exec` made has no module."""
+    return (compilation.data["dispatcher"].py_func.__module__ or "").startswith("quantarray.cpu")
+
+
 class Notice(event.Listener):
     """A clock of compilations, which are nested: a function compiles those that it calls."""
 
@@ -22,14 +27,14 @@ class Notice(event.Listener):
         self.shown, self.depth, self.before, self.began = False, 0, 0.0, 0.0
 
     def on_start(self, started):
-        if started.data["dispatcher"].py_func.__module__.startswith("quantarray.cpu"):
+        if _is_kernel(started):
             if not self.depth:
                 self.began = time.monotonic()
             self.depth += 1
             self._look()
 
     def on_end(self, ended):
-        if ended.data["dispatcher"].py_func.__module__.startswith("quantarray.cpu"):
+        if _is_kernel(ended):
             self._look()
             self.depth -= 1
             if not self.depth:

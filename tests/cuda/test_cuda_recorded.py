@@ -237,7 +237,7 @@ def test_a_nan_is_seen_by_a_recorded_call(started, ran):
 
 
 def test_a_call_with_no_room_is_called_again(started, ran, monkeypatch):
-    """What the function itself raises has the name of what there is no room for."""
+    """Raise what the function itself raises, which names what there is no room for."""
     x, w = signs(3, 200).to_device("cuda"), M.to_device("cuda")
     for _ in range(3):
         qa.linear(x, w)

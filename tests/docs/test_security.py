@@ -1,4 +1,4 @@
-"""What SECURITY.md says of files from strangers: each row's file is refused, or takes the memory that the row says."""
+"""Check what SECURITY.md says of files from strangers: each row is refused, or takes the memory that it says."""
 
 import pickle
 import shutil

@@ -71,7 +71,7 @@ def test_published_networks(name):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_networks_do_not_depend_on_the_order_of_sums(name):
-    """What is equal to the bit is equal by kernels in the CPU's order, not because NumPy adds on the stand-in."""
+    """Compare with a stand-in that adds in another order: kernels are equal by their order, not by NumPy's sums."""
     graph = GRAPHS[name]()
     x = drawn(graph, 0)
     with fake_cupy.gpu() as xp, fake_cupy.sums_in_another_order():

@@ -37,6 +37,7 @@ def product(
     integers: Callable[[Array, QuantArray], Array],
 ) -> Any:  # fmt: skip
     """x [.. k] of floats times w [o k]; see `linear`. integers: the product of int8 [m k] and packed weights."""
+    check_runs(op, "quantize_x", quantize_x)
     a = _widened(op, x)
     if not a.ndim or a.shape[-1] != w.shape[1]:
         raise ValueError(f"{op}: x {a.shape} and w {w.shape} must have the same last length")
@@ -60,6 +61,14 @@ def product(
     if out is None:
         return call(None)
     return calls.write_to(op, device, out, requantize, kind, shape, len(shape) - 1, call)
+
+
+def check_runs(op: str, name: str, value: Any) -> None:
+    """Check for what becomes int8 together: "row", a multiple of 64 elements, or None."""
+    if value in (None, "row"):
+        return
+    if checks.integer(op, name, value, WORD_BITS) % WORD_BITS:
+        raise ValueError(f'{op}: {name} must be "row" or a multiple of {WORD_BITS} elements, got {value!r}')
 
 
 def _widened(op: str, x: Any) -> Array:
@@ -88,9 +97,7 @@ def by_codes(
     The products are exact where the levels of w are integers; each is divided, and added, in float64.
     """
     k = x.shape[1]
-    group = max(k, 1) if quantize_x == "row" else checks.integer(op, "quantize_x", quantize_x, WORD_BITS)
-    if quantize_x != "row" and group % WORD_BITS:
-        raise ValueError(f'{op}: quantize_x must be "row" or a multiple of {WORD_BITS} elements, got {quantize_x!r}')
+    group = max(k, 1) if quantize_x == "row" else quantize_x
     xp = namespace(device_of(x))
     total = xp.zeros((len(x), w.shape[0]))
     for first in range(0, k if len(x) else 0, group):

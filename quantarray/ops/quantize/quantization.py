@@ -20,7 +20,8 @@ from ...quantizers.base import Quantizer, declares
 from ..words.conversion import pack_codes
 from ..words.placement import created
 from . import encoding, fitting, gpu_encoding, grids, parts, prepared_schemes
-from .requantizing import by_levels, importance_of, weighted
+from .importance import importance_of, weighted
+from .requantizing import by_levels
 from .scheme_choice import chosen
 
 # Elements that are computed at a time, so that arrays may be larger than memory. NumPy makes several float64 arrays of

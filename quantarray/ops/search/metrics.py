@@ -51,7 +51,7 @@ class Metric(NamedTuple):
         return 1 if self.name in DISTANCES else -1
 
 
-def scores_of(queries: Any, metric: Metric) -> Scores:
+def scores_of(op: str, queries: Any, metric: Metric) -> Scores:
     """Return a function of packed rows [n d], a part of a database, that gives scores [queries n].
 
     queries: QuantArray [m d], or for products float32 or int8 arrays.
@@ -60,7 +60,7 @@ def scores_of(queries: Any, metric: Metric) -> Scores:
         return _hamming(queries)
     if metric.name in SETS:
         return _sets(queries, metric)
-    return _products(queries, metric)
+    return _products(op, queries, metric)
 
 
 def _hamming(queries: QuantArray) -> Scores:
@@ -91,9 +91,9 @@ def _sets(queries: QuantArray, metric: Metric) -> Scores:
     return scores
 
 
-def _products(queries: Any, metric: Metric) -> Scores:
+def _products(op: str, queries: Any, metric: Metric) -> Scores:
     of_query = None if metric.name == "dot" else _squares(queries)[:, None]
-    product = _product_with(queries, metric.quantize_queries)
+    product = _product_with(op, queries, metric.quantize_queries)
 
     def scores(rows: QuantArray) -> Array:
         products = product(rows)
@@ -111,7 +111,7 @@ def _products(queries: Any, metric: Metric) -> Scores:
     return scores
 
 
-def _product_with(queries: Any, quantize_queries: QuantizeX) -> Scores:
+def _product_with(op: str, queries: Any, quantize_queries: QuantizeX) -> Scores:
     """Return a function of rows that gives queries @ rows.T. The queries are the weights of a product, whose layout is
     made once; that of a block of rows would be made for each call."""
     if not isinstance(queries, QuantArray) and queries.dtype.kind != "f":
@@ -121,7 +121,7 @@ def _product_with(queries: Any, quantize_queries: QuantizeX) -> Scores:
     if quantize_queries is None:
         return lambda rows: linear(queries, rows)
     return lambda rows: float_rows.by_codes(
-        "top_k", queries, rows, quantize_queries, lambda codes, part: linear(part, from_dense(codes, 1)).T
+        op, queries, rows, quantize_queries, lambda codes, part: linear(part, from_dense(codes, 1)).T
     )
 
 
@@ -158,4 +158,5 @@ def metric_of(op: str, metric: Any, alpha: Any, beta: Any, quantize_queries: Any
         raise ValueError(f"{op}: alpha and beta of tversky must not be negative, got {alpha} and {beta}")
     if quantize_queries is not None and name not in PRODUCTS:
         raise ValueError(f"{op}: quantize_queries is for the metrics {', '.join(PRODUCTS)}, got {name!r}")
+    float_rows.check_runs(op, "quantize_queries", quantize_queries)
     return Metric(name, a, b, quantize_queries)

@@ -92,7 +92,7 @@ def top_k(
         scores, ids = _by_heaps(asked, searched, k)
     else:
         best = Best(len(asked), k)
-        for first, block in _blocks(asked, searched, how, max(k, _SCORES // max(1, len(asked)))):
+        for first, block in _blocks(op, asked, searched, how, max(k, _SCORES // max(1, len(asked)))):
             best.add(how.sign * block, first)
         scores, ids = how.sign * best.scores, best.rows
     if chosen is not None:
@@ -108,9 +108,9 @@ def _by_heaps(asked: QuantArray, searched: QuantArray, k: int) -> tuple[Array, A
     return out[0], out[1]
 
 
-def _blocks(asked: Any, searched: QuantArray, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
+def _blocks(op: str, asked: Any, searched: QuantArray, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
     """(first row, scores [queries rows]) of each `size` rows, and of none where there are none."""
-    scores = metrics.scores_of(asked, how)
+    scores = metrics.scores_of(op, asked, how)
     for first in range(0, max(1, len(searched)), size):
         yield first, scores(searched[first : first + size])
 
@@ -143,7 +143,7 @@ def within(
     limit = how.sign * checks.number(op, "radius", radius)
     asked = asked[None] if asked.ndim == 1 else asked
     parts = []
-    for first, block in _blocks(asked, rows, how, max(1, _SCORES // max(1, len(asked)))):
+    for first, block in _blocks(op, asked, rows, how, max(1, _SCORES // max(1, len(asked)))):
         query, row = np.nonzero(how.sign * block <= limit)
         parts.append((query, row + first, block[query, row]))
     query, row, scores = (np.concatenate(each) for each in zip(*parts, strict=True))

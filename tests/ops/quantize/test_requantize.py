@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import arrays
 
 import quantarray as qa
-from quantarray.ops.quantize import requantizing
+from quantarray.ops.quantize import importance
 
 FIXED = qa.Sign(), qa.Uniform(2, step=0.5), qa.Uniform(3, step=0.3, symmetric=False), qa.Uniform(8, step=0.01)
 FITTED = (
@@ -102,7 +102,7 @@ def test_errors(h, scheme, message):
 
 def test_a_start_may_be_left(monkeypatch):
     """Fewer starts find worse scales, so the test above would see one that is never tried."""
-    monkeypatch.setattr(requantizing, "_STARTS", (1.0,))
-    monkeypatch.setattr(requantizing, "_ROUNDS", 0)
+    monkeypatch.setattr(importance, "_STARTS", (1.0,))
+    monkeypatch.setattr(importance, "_ROUNDS", 0)
     q = qa.quantize(W, qa.Uniform(2), scale_axis=0, importance=H)
     np.testing.assert_array_equal(q.dequantize(), qa.quantize(W, qa.Uniform(2), scale_axis=0).dequantize())

@@ -243,6 +243,11 @@ BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8)
         (lambda: qa.rescore([[0]], np.ones((2, 8)), np.ones((3, 8)), 1), ValueError, "needs queries"),
         (lambda: qa.rescore([[0]], np.ones((1, 7)), np.ones((3, 8)), 1), ValueError, "the same last length"),
         (lambda: qa.rescore([[0]], np.ones((1, 8)), np.ones((3, 8)), 2), ValueError, "k must be at most 1, got 2"),
+        (
+            lambda: qa.within(np.ones((1, 8), np.float32), BITS, 1, "dot", quantize_queries=100),
+            ValueError,
+            'within: quantize_queries must be "row" or a multiple of 64 elements, got 100',
+        ),
         (lambda: qa.within(BITS, BITS, np.inf), ValueError, "radius must be finite"),
     ],
 )

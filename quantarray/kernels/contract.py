@@ -12,6 +12,10 @@ from .fits import group_constants as group_constants
 from .fits import group_ends as group_ends
 from .fits import range_constants as range_constants
 from .fits import sums as sums
+from .float_products import float_product as float_product
+from .float_products import row_product as row_product
+from .float_products import row_product_levels as row_product_levels
+from .float_products import row_product_spaced as row_product_spaced
 from .one_pass import map_reduce as map_reduce
 from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
 
@@ -102,6 +106,12 @@ def decode_uniform(words: Array, low: Array, step: Array, group: int, out: Array
 
     words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length], or float16, or
     uint16, the bits of bfloat16, to which the float32 is rounded."""
+
+
+def decode_spaced(
+    words: Array, low: Array, step: Array, first: int, apart: int, group: int, out: Array
+) -> None:  # fmt: skip
+    """`decode_uniform` of low + step * (first + apart * code), in float64; low may be [0 0] for 0. On the CPU only."""
 
 
 def decode_levels(words: Array, levels: Array, row: Array, group: int, out: Array) -> None:
@@ -215,13 +225,6 @@ def pool_values(x: Array, grid: Array, counts: Array, flip: Array, out: Array) -
     grid int64[3 4]: taps, stride, dilation, places before the image. Where counts[pixels] is not empty, sums of taps in
     order, in its dtype, are divided by them. Bits of flip uint32[channels] are turned over before and after. A window
     without a tap has -inf, the least integer, or the sum 0."""
-
-
-def float_product(x: Array, form: Array, grid: Array, w: Array, bias: Array, out: Array) -> None:
-    """Convolve float32 values: out[pixels o] = bias[o] + sum over taps, then channels, of x * w[taps*channels o].
-
-    x is flat. form int64[3 5]: images, depth, height, width, channels; how far apart they are in x; the output's.
-    grid as of `pool_values`; a tap outside is 0. Fewer rows of w: channels of an output's group."""
 
 
 def put_channels_last(x: Array, out: Array) -> None:

@@ -460,6 +460,8 @@ CASES = [
           ("largest int32", np.int32, np.empty(0, np.float32), ()),
           ("means", np.float32, np.ones(16, np.float32), ("FADD",)),
           ("means of whole images", np.float32, np.ones(16), ("DADD",)))],
+    Case("row_product", call("row_product", *[np.zeros((3, 100), np.float32)] * 2, np.zeros((3, 3), np.float32)), 40,
+         ("FFMA", "SHFL"), floats=True, fused=True),
     Case("float_product", float_product(64), 96, ("FFMA",), floats=True, fused=True),
     Case("float_product of groups", float_product(6, 3), 96, ("FFMA",), floats=True, fused=True),
     Case("join", call("join", np.zeros((3, 65), np.float32), 4, np.zeros((3, 99), np.float32)), 32, floats=True),

@@ -138,6 +138,14 @@ def test_float_product(seed):
     same([cpu], [cuda])
 
 
+@pytest.mark.parametrize("rows, outputs, k", [(1, 1, 1), (3, 5, 40), (2, 33, 17), (2, 3, 0)])
+def test_row_product(rows, outputs, k):
+    rng = np.random.default_rng(k)
+    x, values = (rng.standard_normal((n, k)).astype(np.float32) for n in (rows, outputs))
+    cpu, cuda = both("row_product", x, values, out=np.full((rows, outputs), np.nan, np.float32))
+    same([cpu], [cuda])
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 70), (5, 33)])
 @pytest.mark.parametrize("first", [0, 4])
 def test_join(shape, first):

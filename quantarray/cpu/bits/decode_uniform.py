@@ -1,4 +1,4 @@
-"""Compute float32 values of uniform laws in one pass: no array of codes, no table of levels."""
+"""Compute float32 values of evenly spaced levels in one pass: no array of codes, no table of all levels."""
 
 import numpy as np
 
@@ -7,55 +7,91 @@ from ..llvm.masks import put_plane
 from ..runtime import threads
 from ..runtime.jit import inline
 from ..runtime.schedule import Kernel
-from .put_levels import put_chosen, put_computed
+from .put_levels import FEW, LANES, put_computed, put_few
 
 _LEAST = 1 << 15  # values that are worth a parallel region
+STRETCH = 64  # words of a task: groups of up to 4,096 elements have their levels computed once
 
 
 def decode_uniform(words, low, step, group, out):
+    decode_spaced(words, low, step, 0, 1, group, out)
+
+
+def decode_spaced(words, low, step, first, apart, group, out):
     if not out.size:
         return
     if out.dtype != np.float32:
         values = np.empty(out.shape, np.float32)
-        decode_uniform(words, low, step, group, values)
+        decode_spaced(words, low, step, first, apart, group, values)
         out[:] = narrowed(values, out.dtype)
         return
-    arguments, kind = (words, low, step, group, out), (words.flags.num, low.flags.num, step.flags.num, out.flags.num)
+    planes, rows, count = words.shape
+    arguments = words.reshape(-1), planes, count, low, step, first, apart, group, out.reshape(-1), out.shape[1]
+    kind = words.flags.num, low.flags.num, step.flags.num, out.flags.num, type(group)
     workers = threads.count() if out.size >= _LEAST else 1
-    threads.run(_decode_words, arguments, words.shape[1] * words.shape[2], workers, None, (*kind, type(group)))
+    threads.run(_decode_stretches, arguments, rows * -(-count // STRETCH), workers, None, kind)
 
 
 @Kernel
-def _decode_words(words, low, step, group, out, first, last):
-    planes, _, count = words.shape
-    length, codes, levels = out.shape[1], np.zeros(64, np.uint8), np.zeros(4, np.float32)
-    row, word = first // count, first % count
-    for _ in range(first, last):
-        at = word * 64
-        valid, part = min(64, length - at), at // group
-        whole = valid == 64 and part == (at + 63) // group
-        if planes > 2 or not whole:
-            for plane in range(planes):
-                put_plane(words[plane, row, word], plane, codes, 0)
-        if whole:
-            a, s = np.float64(low[row, part]), np.float64(step[row, part])
-            if planes <= 2:
-                for code in range(4):
-                    levels[code] = np.float32(a + s * code)
-                high = words[1, row, word] if planes == 2 else np.uint64(0)
-                put_chosen(words[0, row, word], high, levels, out, row * length + at)
-            else:
-                put_computed(codes, a, s, out, row * length + at)
-        else:
-            values_in_groups(codes, low, step, group, row, at, valid, out)
-        word += 1
-        if word == count:
-            row, word = row + 1, 0
+def _decode_stretches(words, planes, count, low, step, lowest, apart, group, out, length, first, last):
+    stretches, between = (count + STRETCH - 1) // STRETCH, len(words) // planes
+    codes, table = np.arange(-64, LANES).astype(np.uint8), np.empty(2 * LANES, np.float32)
+    for task in range(first, last):
+        row, begin = task // stretches, task % stretches * STRETCH * 64
+        end = min(length, begin + STRETCH * 64)
+        put_uniform(
+            words, row * count, between, planes, low, step, lowest, apart, row, group, begin, end, codes, table, out,
+            row * length + begin,
+        )  # fmt: skip
 
 
 @inline
-def values_in_groups(codes, low, step, group, row, at, valid, out):
-    """Compute the values of a word that spans groups, or the last of a row."""
-    for i in range(valid):
-        part = (at + i) // group
-        out[row, at + i] = np.float32(np.float64(low[row, part]) + np.float64(step[row, part]) * codes[i])
+def put_uniform(
+    words, at, between, planes, low, step, lowest, apart, row, group, begin, end, codes, table, out, to
+):  # fmt: skip
+    """Store the values of elements begin .. end of a row, begin a multiple of 64, to out[to ..].
+
+    They are low[row] + step[row] * (lowest + apart * code), in float64 and rounded once; without low, 0 is. Bits of
+    element i in plane p are in words[at + p * between + i // 64]. codes uint8[80], whose last 16 are 0 .. 15, and
+    table float32[32] are scratch.
+    """
+    part, stop = begin // group, (begin // group + 1) * group
+    few, whole = planes <= FEW, group % LANES == 0 or step.shape[1] == 1
+    element = begin
+    while element < end:
+        stop = min(stop, end)
+        s = np.float64(step[row, part])
+        a = s * lowest + (np.float64(low[row, part]) if low.size else 0.0)
+        s *= apart
+        if few and whole:
+            put_computed(codes, 64, a, s, table, 0)
+            unit, count = at * 4 + element // LANES, (stop - element) // LANES
+            put_few(words, unit, between * 4, planes, table, count, out, to + element - begin)
+            element += count * LANES
+            if element < stop:  # the end of a row
+                put_few(words, unit + count, between * 4, planes, table, 1, table, LANES)
+                for i in range(stop - element):
+                    out[to + element - begin + i] = table[LANES + i]
+        else:
+            _put_codes(words, at, between, planes, a, s, element, stop, whole, codes, out, to - begin)
+        element, part = stop, part + 1
+        stop += group
+
+
+@inline
+def _put_codes(words, at, between, planes, a, s, element, stop, whole, codes, out, to):
+    """Store a + s * code of elements element .. stop to out[to + element ..]; `whole` if they begin at multiples of
+    16.
+    """
+    while element < stop:
+        word, place = element // 64, element % 64
+        if place == 0 or not whole:
+            for plane in range(planes):
+                put_plane(words[at + plane * between + word], plane, codes, 0)
+        valid = min(64 - place, stop - element)
+        vectors = valid // LANES * LANES if whole else 0
+        for i in range(0, vectors, LANES):
+            put_computed(codes, place + i, a, s, out, to + element + i)
+        for i in range(vectors, valid):
+            out[to + element + i] = np.float32(a + s * codes[place + i])
+        element += valid

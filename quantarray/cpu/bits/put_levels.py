@@ -1,45 +1,115 @@
-"""Store 64 levels of a uniform law at once: chosen by bits where there are few, computed from codes otherwise."""
+"""Store levels of codes, 16 at a time: chosen by bits where there are few, computed from codes otherwise."""
+
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..llvm.vectors import F32, F64, I8, const, place_of, pointer, splat
+from ..llvm.vectors import F32, F64, I8, I32, const, place_of, pointer, splat
+from ..runtime.isa import FEATURES
 
-_FLAGS = ir.VectorType(ir.IntType(1), 64)
-_PART = 8  # float64 lanes of 512 bits
+LANES = 16
+FEW = 4  # planes, of codes that name one of 16 levels
+_BITS = ir.IntType(16)
+_FLAGS, _LEVELS, _CODES, _WIDE = (ir.VectorType(kind, LANES) for kind in (ir.IntType(1), F32, I32, F64))
 
 
 @intrinsic
-def put_chosen(typingctx, low, high, levels, out, start):
-    """out[start + i] = levels[2 * bit i of high + bit i of low], for 64 float32; both arrays C-contiguous, flat."""
-    signature = types.void(types.uint64, types.uint64, levels, out, types.int64)
+def put_few(typingctx, words, at, apart, planes, table, count, out, start):
+    """out[start + i] = table[code i] of 16 * count codes of 1 to 4 planes; float32, flat, C-contiguous.
+
+    Bits of plane p are words[at + p * apart ..], counted in units of 16 bits; apart is even. table has 16 levels.
+    """
+    i64 = types.int64
+    signature = types.void(words, i64, i64, i64, table, i64, out, i64)
 
     def codegen(context, builder, signature, args):
-        data = pointer(context, builder, signature, args, 2, const(0))
-        each = [splat(builder, builder.load(builder.gep(data, [const(i)])), 64) for i in range(4)]
-        first, second = (builder.bitcast(word, _FLAGS) for word in args[:2])
-        lower, upper = builder.select(first, each[1], each[0]), builder.select(first, each[3], each[2])
-        chosen = builder.select(second, upper, lower)
-        to = pointer(context, builder, signature, args, 3, args[4])
-        builder.store(chosen, place_of(builder, to, 0, chosen.type), align=4)
+        data = pointer(context, builder, signature, args, 0)
+        levels = builder.load(place_of(builder, pointer(context, builder, signature, args, 4), 0, _LEVELS), align=4)
+        to = pointer(context, builder, signature, args, 6, args[7])
+        begin, end = args[1], builder.add(args[1], args[5])
+        for number in range(1, FEW + 1):
+            with builder.if_then(builder.icmp_signed("==", args[3], const(number))):
+                put = _Units(builder, data, begin, args[2], levels, number, to)
+                if "avx512f" not in FEATURES or number == 1:
+                    put.units(begin, end)
+                    continue
+                even = builder.and_(builder.add(begin, const(1)), const(-2))
+                first = builder.select(builder.icmp_signed("<", even, end), even, end)
+                put.units(begin, first)
+                pairs = builder.and_(builder.sub(end, first), const(-2))
+                put.pairs(first, builder.add(first, pairs))
+                put.units(builder.add(first, pairs), end)
+        return context.get_dummy_value()
 
     return signature, codegen
 
 
+class _Units(NamedTuple):
+    """Store levels of codes of some planes, whose bits are read in units of 16."""
+
+    builder: ir.IRBuilder
+    data: ir.Value
+    begin: ir.Value
+    apart: ir.Value
+    levels: ir.Value
+    planes: int
+    to: ir.Value
+
+    def units(self, first, end):
+        """Store 16 levels a step: bits become masks."""
+        builder, units = self.builder, self.builder.bitcast(self.data, _BITS.as_pointer())
+        each = [
+            builder.shuffle_vector(self.levels, self.levels, ir.Constant(_CODES, [i] * LANES))
+            for i in range(1 << self.planes)
+        ]
+        with cgutils.for_range(builder, builder.sub(end, first)) as step:
+            unit, left = builder.add(first, step.index), each
+            for plane in range(self.planes):
+                place = builder.gep(units, [builder.add(unit, builder.mul(self.apart, const(plane)))])
+                bits = builder.bitcast(builder.load(place, align=2), _FLAGS)
+                left = [builder.select(bits, odd, even) for even, odd in zip(left[::2], left[1::2], strict=True)]
+            self._store(unit, left[0])
+
+    def pairs(self, first, end):
+        """Store 32 levels a step: bits are rotated to their places in indices. Masks would all go by one port."""
+        builder, pairs = self.builder, self.builder.bitcast(self.data, I32.as_pointer())
+        kind = ir.FunctionType(_CODES, [_CODES] * 3)
+        rotate = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fshl.v{LANES}i32")
+        kind = ir.FunctionType(_LEVELS, [_LEVELS, _CODES])
+        choose = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
+        with cgutils.for_range(builder, builder.lshr(builder.sub(end, first), const(1))) as step:
+            unit = builder.add(first, builder.shl(step.index, const(1)))
+            words = []
+            for plane in range(self.planes):
+                at = builder.lshr(builder.add(unit, builder.mul(self.apart, const(plane))), const(1))
+                words.append(splat(builder, builder.load(builder.gep(pairs, [at]), align=4), LANES))
+            for half in range(2):
+                index = ir.Constant(_CODES, [0] * LANES)
+                for plane, word in enumerate(words):
+                    turn = ir.Constant(_CODES, [(plane - lane - LANES * half) % 32 for lane in range(LANES)])
+                    bit = ir.Constant(_CODES, [1 << plane] * LANES)
+                    index = builder.or_(index, builder.and_(builder.call(rotate, [word, word, turn]), bit))
+                self._store(builder.add(unit, const(half)), builder.call(choose, [self.levels, index]))
+
+    def _store(self, unit, levels):
+        at = self.builder.mul(self.builder.sub(unit, self.begin), const(LANES))
+        self.builder.store(levels, place_of(self.builder, self.to, at, _LEVELS), align=4)
+
+
 @intrinsic
-def put_computed(typingctx, codes, low, step, out, start):
-    """out[start + i] = low + step * codes[i], in float64, for 64 float32 and bytes; arrays C-contiguous, flat."""
-    signature = types.void(codes, types.float64, types.float64, out, types.int64)
+def put_computed(typingctx, codes, at, low, step, out, start):
+    """out[start + i] = low + step * codes[at + i], in float64, of 16 bytes; out float32, both C-contiguous, flat."""
+    signature = types.void(codes, types.int64, types.float64, types.float64, out, types.int64)
 
     def codegen(context, builder, signature, args):
-        data = pointer(context, builder, signature, args, 0, const(0))
-        to = pointer(context, builder, signature, args, 3, args[4])
-        lower, each = (splat(builder, value, _PART) for value in args[1:3])
-        for first in range(0, 64, _PART):
-            code = builder.load(place_of(builder, data, first, ir.VectorType(I8, _PART)), align=1)
-            value = builder.fadd(lower, builder.fmul(each, builder.uitofp(code, ir.VectorType(F64, _PART))))
-            short = builder.fptrunc(value, ir.VectorType(F32, _PART))
-            builder.store(short, place_of(builder, to, first, short.type), align=4)
+        data = pointer(context, builder, signature, args, 0, args[1])
+        lower, each = (splat(builder, value, LANES) for value in args[2:4])
+        code = builder.uitofp(builder.load(place_of(builder, data, 0, ir.VectorType(I8, LANES)), align=1), _WIDE)
+        value = builder.fptrunc(builder.fadd(lower, builder.fmul(each, code)), _LEVELS)
+        to = pointer(context, builder, signature, args, 4, args[5])
+        builder.store(value, place_of(builder, to, 0, _LEVELS), align=4)
 
     return signature, codegen

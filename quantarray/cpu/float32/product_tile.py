@@ -75,7 +75,7 @@ def multiply_channels(typingctx, rows, at, depth, w, bias, out, out_row):
                 with cgutils.for_range(builder, args[2]) as step:
                     at = builder.add(builder.mul(step.index, columns), column)
                     value, weight = (_load(builder, data, at, kind) for data in (values, matrix))
-                    builder.store(_add_product(builder, value, weight, builder.load(total)), total)
+                    builder.store(add_product(builder, value, weight, builder.load(total)), total)
                 result = builder.fadd(builder.load(total), _load(builder, biases, column, kind))
                 builder.store(result, place_of(builder, to, column, kind), align=4)
             start = builder.add(start, builder.mul(count, const(lanes)))
@@ -161,7 +161,7 @@ def _tile(builder, column, vectors, lanes, rows, operands):
         for r, start in enumerate(starts):
             value = splat(builder, builder.load(builder.gep(start, [offset])), lanes)
             for v, weight in enumerate(weights):
-                builder.store(_add_product(builder, value, weight, builder.load(sums[r, v])), sums[r, v])
+                builder.store(add_product(builder, value, weight, builder.load(sums[r, v])), sums[r, v])
     for r, v in places:
         at = builder.add(column, const(v * lanes))
         result = builder.fadd(builder.load(sums[r, v]), _load(builder, biases, at, kind))
@@ -173,7 +173,7 @@ def _load(builder, data, at, kind):
     return builder.load(place_of(builder, data, at, kind), align=4)
 
 
-def _add_product(builder, a, b, total):
+def add_product(builder, a, b, total):
     if "fma" not in FEATURES:
         return builder.fadd(total, builder.fmul(a, b))
     kind = ir.FunctionType(total.type, [total.type] * 3)

@@ -14,7 +14,6 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import contiguous, device_of, empty
 from ...core.dtypes import Array, DType, integers
 from ...ops.creation.creation import from_codes
 from ...ops.manipulation.joining import concat
@@ -37,7 +36,6 @@ from .movement import reshaped
 from .record import Attributes, Operator
 
 Operation = Callable[..., Any]
-_OUTPUTS = 256  # of float weights in memory
 
 
 def _linear(
@@ -51,12 +49,8 @@ def _linear(
 
 
 def _dequantized_linear(a: Attributes, x: Any, w: QuantArray) -> Array:
-    """x @ values of w, transposed, in float32; of the values of w, those of 256 outputs are in memory at once."""
-    x, out = contiguous(x), empty(device_of(x), (*x.shape[:-1], w.shape[0]), np.float32)
-    for first in range(0, w.shape[0], _OUTPUTS):
-        part = w[first : first + _OUTPUTS]
-        out[..., first : first + _OUTPUTS] = np.matmul(x, dequantize(part).astype(np.float32, copy=False).T)
-    return out
+    """x @ values of w, transposed, in float32."""
+    return linear(x, w)
 
 
 def _convolution(convolve: Operation, axes: int) -> Operation:

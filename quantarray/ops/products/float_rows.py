@@ -1,11 +1,13 @@
 """Products of rows of floats and packed weights: by the weights' values, or by int8 codes of each row.
 
-No matrix of floats is made of the weights: values of 256 outputs are in memory at once. Sums of values are those of the
-float32 kernel, which adds in the order of k on every device and by any number of threads.
+No matrix of floats is made of the weights: a kernel computes values of some outputs in a cache. On a GPU, and where
+tables of levels would be larger than the values, those of some outputs are in memory. Sums are those of `row_product`,
+on every device and by any number of threads.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +17,15 @@ from ...arrays import bfloat16, checks
 from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_on_gpu
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import common_device, contiguous, device_of, empty, namespace, to_host
+from ...backends.registry import common_device, contiguous, device_of, empty, kernel, namespace, to_host
+from ...core.code_values import constant_dims
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS
-from ..words.conversion import dequantize
-from . import calls, dense_product
+from ..words.conversion import dequantize, level_operands, spaced_operands, spacing
+from . import calls
 from .operand import bias_values
 
-_OUTPUTS = 256  # whose values are in memory at once: 4 MiB of 4,096 inputs, which the kernel reads from a cache
+_VALUES = 1 << 20  # of weights, or of their levels, that are in memory at once: 4 MiB
 _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as BitNet has it
 _FLOATS = "float16", "float32", "bfloat16"
 
@@ -81,11 +84,26 @@ def _widened(op: str, x: Any) -> Array:
 
 
 def _by_values(x: Array, w: QuantArray) -> Array:
-    """x @ values(w).T in float32; sums in the order of k."""
-    y = empty(device_of(x), (len(x), w.shape[0]), np.float32)
-    for first in range(0, w.shape[0], _OUTPUTS):
-        values = dequantize(w[first : first + _OUTPUTS]).astype(np.float32, copy=False)
-        y[:, first : first + _OUTPUTS] = dense_product.matrix_product(x, values.T)
+    """x @ values(w).T in float32."""
+    device, outputs = device_of(x), w.shape[0]
+    y = empty(device, (len(x), outputs), np.float32)
+    if not y.size:
+        return y
+    if device == "cpu" and (w.dtype.kind == "uniform" or (w.scale is not None and spacing(w.dtype) is not None)):
+        kernel(device, "row_product_spaced")(x, *spaced_operands(w), y)
+        return y
+    levels = w.dtype.n_levels * math.prod(constant_dims(w.constants))
+    by_tables = device == "cpu" and levels <= w.size
+    at_once = max(1, _VALUES * outputs // max(1, levels if by_tables else w.size))
+    for first in range(0, outputs, at_once):
+        part = w if at_once >= outputs else w[first : first + at_once]
+        some = y if part is w else empty(device, (len(x), part.shape[0]), np.float32)
+        if by_tables:
+            kernel(device, "row_product_levels")(x, *level_operands(part, some.dtype), some)
+        else:
+            kernel(device, "row_product")(x, dequantize(part).astype(np.float32, copy=False), some)
+        if part is not w:
+            y[:, first : first + at_once] = some
     return y
 
 

@@ -67,8 +67,8 @@ def linear(
     64. Result types, `requantize`, `out_dtype` and `out` as in `conv2d`.
 
     x may also be an array of float32, float16 or bfloat16. Its product with the values of w is float32 (float16 by
-    `out_dtype`): sums of float32 in the order of k, the same by any number of threads, on GPUs and on all CPUs with
-    fused multiply-add, and the bias added last; w may have groups of any length.
+    `out_dtype`), in 16 sums, of every 16th product each, which are added by halves: the same by any number of threads,
+    on GPUs and on all CPUs with fused multiply-add; the bias is added last. w may have groups of any length.
 
     With quantize_x="row" each row of such an x becomes int8 first, rint(x * s) with s = 127 / max(abs(x)), as BitNet
     b1.58 has it (Ma et al., 2024, arXiv:2402.17764), or with a multiple of 64 each run of so many elements; the exact

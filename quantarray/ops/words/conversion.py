@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ...arrays.exchange import as_cupy, is_on_gpu
 from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
 from ...core.bfloat16 import narrowed
 from ...core.code_values import constant_dims, level_values, values_of_codes
-from ...core.dtypes import Array
+from ...core.dtypes import Array, DType
 from ...core.format import word_count
 from ...core.recordings import recording
 
@@ -93,10 +94,14 @@ def _decoder(q: QuantArray) -> Callable[[QuantArray, Array], None] | None:
 
     `decode_uniform` takes rows that are long enough to have constants of their own.
     """
-    if q.dtype.kind == "uniform" and q.axis == q.ndim - 1 and q.shape[-1] >= _LONG:
-        return _decode_uniform
+    if q.axis == q.ndim - 1 and q.shape[-1] >= _LONG:
+        if q.dtype.kind == "uniform":
+            return _decode_uniform
+        if q.device == "cpu" and q.scale is not None and spacing(q.dtype) is not None:
+            return _decode_spaced
     worth = q.size >= _SMALL or recording() is not None  # NumPy looks a few codes up faster, but is no launch
-    return _decode_levels if q.device != "cpu" or (worth and _count(q) == 1) else None
+    few = _count(q) == 1 or q.dtype.n_levels * _count(q) <= q.size // 4
+    return _decode_levels if q.device != "cpu" or (worth and few) else None
 
 
 def _decoded(q: QuantArray, kind: np.dtype[Any]) -> Array:
@@ -116,13 +121,19 @@ def _as(values: Array, kind: np.dtype[Any]) -> Array:
 def _decode_levels(q: QuantArray, rows: Array) -> None:
     """Store the values of q to rows [.. packed axis], by the levels of each row and group."""
     if rows.size:
-        levels, words = level_values(q.dtype, q.constants), contiguous(q.words)
-        levels = levels.reshape(len(levels), *(levels.shape[1:] or (1,) * q.ndim))
-        tables, row = by_row(_as(levels, rows.dtype), q)
-        kernel(q.device, "decode_levels")(
-            words.reshape(q.bits, -1, words.shape[-1]), tables, row, q.group or rows.shape[-1],
-            rows.reshape(-1, rows.shape[-1]),
-        )  # fmt: skip
+        kernel(q.device, "decode_levels")(*level_operands(q, rows.dtype), rows.reshape(-1, rows.shape[-1]))
+
+
+def level_operands(q: QuantArray, kind: np.dtype[Any]) -> tuple[Array, Array, Array, int]:
+    """Return the words, tables of levels, table of each row, and group that `decode_levels` takes."""
+    levels = level_values(q.dtype, q.constants)
+    levels = levels.reshape(len(levels), *(levels.shape[1:] or (1,) * q.ndim))
+    return _rows_of_words(q), *by_row(_as(levels, kind), q), q.group or q.shape[q.axis]
+
+
+def _rows_of_words(q: QuantArray) -> Array:
+    words = contiguous(q.words)
+    return words.reshape(q.bits, -1, words.shape[-1])
 
 
 def by_row(tables: Array, q: QuantArray | Pair) -> tuple[Array, Array]:
@@ -172,15 +183,45 @@ def memory_of(op: str, out: Any, kind: np.dtype[Any]) -> tuple[Any, ...]:
 
 
 def _decode_uniform(q: QuantArray, rows: Array) -> None:
-    if not rows.size:
-        return
-    length, words = q.shape[-1], contiguous(q.words)
+    if rows.size:
+        kernel(q.device, "decode_uniform")(*uniform_operands(q), rows.reshape(-1, rows.shape[-1]))
+
+
+def uniform_operands(q: QuantArray) -> tuple[Array, Array, Array, int]:
+    """Return the words, first levels, steps and group that `decode_uniform` takes."""
     groups = max(a.shape[-1] for a in (q.offset, q.scale) if a is not None)  # one of them may have one for all
     low, step = (_rows_of(constant, q, groups) for constant in (q.offset, q.scale))
-    group = length if groups == 1 else q.group or length
-    kernel(q.device, "decode_uniform")(
-        words.reshape(q.bits, -1, words.shape[-1]), low, step, group, rows.reshape(-1, length)
-    )
+    return _rows_of_words(q), low, step, q.shape[-1] if groups == 1 else q.group or q.shape[-1]
+
+
+def _decode_spaced(q: QuantArray, rows: Array) -> None:
+    if rows.size:
+        kernel(q.device, "decode_spaced")(*spaced_operands(q), rows.reshape(-1, rows.shape[-1]))
+
+
+def spaced_operands(q: QuantArray) -> tuple[Array, Array, Array, int, int, int]:
+    """Return the words, first levels, steps, first integer, difference of integers, and group of evenly spaced levels.
+
+    Without an offset the first levels are [0 0].
+    """
+    if q.dtype.kind == "uniform":
+        words, low, step, group = uniform_operands(q)
+        return words, low, step, 0, 1, group
+    spaced = spacing(q.dtype)
+    assert q.scale is not None and spaced is not None
+    groups = q.scale.shape[-1]
+    group = q.shape[-1] if groups == 1 else q.group or q.shape[-1]
+    return _rows_of_words(q), np.empty((0, 0), np.float32), _rows_of(q.scale, q, groups), *spaced, group
+
+
+@lru_cache(maxsize=256)
+def spacing(dtype: DType) -> tuple[int, int] | None:
+    """Return (first, difference) of integer levels that are evenly spaced, in the order of codes, or None."""
+    levels = dtype.levels
+    if levels is None:
+        return None
+    apart = levels[1] - levels[0] if len(levels) > 1 else 1
+    return (levels[0], apart) if levels == tuple(levels[0] + i * apart for i in range(len(levels))) else None
 
 
 def _rows_of(constant: Array | None, q: QuantArray, groups: int) -> Array:

@@ -1,16 +1,18 @@
-"""Rows of floats by packed weights, against sums in order, and against BitNet's formula."""
+"""Rows of floats by packed weights, against sums in the order of lanes, and against BitNet's formula."""
+
+import tracemalloc
 
 import fake_cupy
 import numpy as np
 import pytest
-from float_products import summed
+from float_products import in_lanes
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import channels, laws, samples, seeds
 
 import quantarray as qa
 
-GROUPS = None, 5, 16, 32, 64
+GROUPS = None, 1, 5, 16, 32, 48, 64
 RNG = np.random.default_rng(0)
 W = qa.from_codes(RNG.integers(0, 3, (300, 200)), qa.ternary)
 X = RNG.normal(size=(4, 200)).astype(np.float32)
@@ -22,15 +24,29 @@ def test_values_of_any_law(data, k, outputs, seed):
     rng = np.random.default_rng(seed)
     x = (rng.normal(size=(data.draw(st.integers(0, 5)), k)) * 10.0 ** rng.integers(-2, 3)).astype(np.float32)
     with np.errstate(all="ignore"):
-        expected = summed(x, w.dequantize().astype(np.float32).T)
+        expected = in_lanes(x, w.dequantize().astype(np.float32))
         np.testing.assert_array_equal(qa.linear(x, w), expected)
 
 
-@pytest.mark.parametrize("outputs", [255, 256, 257, 600])
-def test_parts_of_outputs(outputs):
-    w = qa.from_codes(RNG.integers(0, 16, (outputs, 70)), qa.uint4, scale=np.float32([[0.5]]))
-    x = RNG.normal(size=(3, 70)).astype(np.float32)
-    np.testing.assert_array_equal(qa.linear(x, w), summed(x, w.dequantize().T))
+@pytest.mark.parametrize("rows", [1, 4, 5, 11, 200])
+@pytest.mark.parametrize("outputs, k", [(1, 1), (7, 15), (33, 70), (70, 161), (3, 4200)])
+@pytest.mark.parametrize("planes", [1, 4, 8])
+def test_tiles(rows, outputs, k, planes):
+    """Rows and outputs that fill no tile, and rows of codes that fill no vector, word or stretch."""
+    w = qa.from_codes(RNG.integers(0, 2**planes, (outputs, k)), qa.uniform(planes), scale=np.float32(0.5), offset=0.1)
+    x = RNG.normal(size=(rows, k)).astype(np.float32)
+    np.testing.assert_array_equal(qa.linear(x, w), in_lanes(x, w.dequantize()))
+
+
+@pytest.mark.parametrize("at_once", [1, 300])
+def test_parts_of_outputs(monkeypatch, at_once):
+    """Tables of levels, and values, of which some outputs' are in memory at once."""
+    w = qa.quantize(RNG.normal(size=(30, 64)).astype(np.float32), qa.LloydMax(2), group=32)
+    deep = qa.quantize(RNG.normal(size=(30, 64)).astype(np.float32), qa.LloydMax(8), group=32)
+    x = RNG.normal(size=(3, 64)).astype(np.float32)
+    monkeypatch.setattr(qa.ops.products.float_rows, "_VALUES", at_once)
+    for q in (w, deep):
+        np.testing.assert_array_equal(qa.linear(x, q), in_lanes(x, q.dequantize()))
 
 
 def test_types_and_shapes():
@@ -132,10 +148,12 @@ def test_errors(call, error, message):
         call()
 
 
-def test_no_matrix_of_all_weights(monkeypatch):
-    """Values of 256 outputs at a time."""
-    seen = []
-    real = qa.ops.products.float_rows.dequantize
-    monkeypatch.setattr(qa.ops.products.float_rows, "dequantize", lambda q: seen.append(q.shape) or real(q))
-    qa.linear(X, W)
-    assert seen == [(256, 200), (44, 200)]
+def test_no_matrix_of_all_weights():
+    """A product of 4 million weights takes memory for a few outputs' values."""
+    w = qa.from_codes(np.zeros((1024, 4096), np.uint8), qa.uint4, scale=np.ones((1024, 1), np.float32))
+    x = np.ones((1, 4096), np.float32)
+    qa.linear(x, w)
+    tracemalloc.start()
+    qa.linear(x, w)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 18
+    tracemalloc.stop()

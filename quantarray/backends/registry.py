@@ -66,6 +66,8 @@ _FILES = {
     "join": "float32.join",
     "put_channels_last": "bits.channels_last",
     "nearest": "hamming.nearest",
+    "nearest_sets": "hamming.nearest_sets",
+    "within_sets": "hamming.nearest_sets",
     "conv_weights": "popcount.conv",
     "conv_words": "popcount.conv",
     "conv": "popcount.conv",

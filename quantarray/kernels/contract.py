@@ -18,6 +18,9 @@ from .float_products import row_product_levels as row_product_levels
 from .float_products import row_product_spaced as row_product_spaced
 from .one_pass import map_reduce as map_reduce
 from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
+from .searches import nearest as nearest
+from .searches import nearest_sets as nearest_sets
+from .searches import within_sets as within_sets
 
 
 def pack(codes: Array, out: Array) -> None:
@@ -233,13 +236,6 @@ def put_channels_last(x: Array, out: Array) -> None:
 
 def join(x: Array, first: int, out: Array) -> None:
     """out[r, first + i] = x[r, i], float32."""
-
-
-def nearest(words: Array, queries: Array, out: Array) -> None:
-    """Search the nearest of words[rows words] for each of queries[asked words] by the number of differing bits.
-
-    out int64[2 asked kept]: distances, then rows, nearest first and of equal ones the lowest row; int64's largest and
-    -1 where there are fewer rows than are kept."""
 
 
 def conv_weights(words: Array, groups: int, out: Array) -> None:

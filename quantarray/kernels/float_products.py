@@ -1,4 +1,4 @@
-"""Stubs of the kernels that multiply float32 values; a part of the contract."""
+"""A part of the contract: kernels that multiply float32 values."""
 
 from __future__ import annotations
 

@@ -7,16 +7,17 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..llvm.vectors import I64, LANES, WIDTH, const, own_function, place_of, pointer, slot_of
+from ..llvm.vectors import F64, I64, LANES, WIDTH, const, own_function, place_of, pointer, slot_of
 from ..popcount.majorities import add_majorities
-from .distances import QUERIES, Ahead, mask_lanes, popcounts
+from .distances import QUERIES, Ahead, limits_of, mask_lanes, popcounts
 
 _ROW, _VECTORS = ir.VectorType(I64, WIDTH), range(0, LANES, WIDTH)
 
 
 @intrinsic
 def near_pairs(
-    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, transposed, to, ones, first
+    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, transposed, to, ones, first,
+    sizes
 ):  # fmt: skip
     """Compute the masks of `near_lanes` for an even `length`, where each odd word of the queries is the exclusive or of
     it and the one before, and limits are larger by the ones of these.
@@ -26,40 +27,49 @@ def near_pairs(
     """
     i64, flag = types.int64, types.boolean
     signature = types.uint64(
-        lanes, i64, i64, queries, i64, i64, limits, i64, masks, words, i64, i64, i64, ones, flag
+        lanes, i64, i64, queries, i64, i64, limits, i64, masks, words, i64, i64, i64, ones, flag, sizes
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
         here, ahead = (pointer(context, builder, signature, args, 0, args[i]) for i in (1, 12))
-        queries, limits = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (3, 6))
+        queries, limits = (
+            pointer(context, builder, signature, args, 3, args[4]),
+            limits_of(context, builder, signature, args),
+        )
+        sizes = pointer(context, builder, signature, args, 15)
         masks, ones = (pointer(context, builder, signature, args, i) for i in (8, 13))
         words, near = pointer(context, builder, signature, args, 9, args[10]), slot_of(builder, const(0))
-        operands = (here, args[2], queries, limits, masks, words, args[11], ahead, ones)
+        operands = (here, args[2], queries, limits, masks, words, args[11], ahead, ones, sizes)
         for number in range(1, QUERIES + 1):
             with builder.if_then(builder.icmp_signed("==", args[5], const(number))):
                 with builder.if_else(builder.trunc(args[14], ir.IntType(1))) as branches:
                     for branch, first in zip(branches, (True, False), strict=True):
                         with branch:
-                            builder.store(builder.call(_function(builder.module, number, first), operands), near)
+                            builder.store(
+                                builder.call(
+                                    _function(builder.module, number, first, limits.type, sizes.type), operands
+                                ),
+                                near,
+                            )
         return builder.load(near)
 
     return signature, codegen
 
 
-def _function(module, number, first):
+def _function(module, number, first, limit, size):
     """Build the loop for `number` queries as a function: inlined, it would run out of registers for addresses."""
-    name = f"quantarray.near_pairs.{number}{'.first' * first}"
+    name = f"quantarray.near_pairs.{number}{'.first' * first}{'.sized' * (limit.pointee == F64)}"
     if name in module.globals:
         return module.globals[name]
     word = I64.as_pointer()
-    function = own_function(module, name, [word, I64, *[word] * 4, I64, word, word], I64)
+    function = own_function(module, name, [word, I64, word, limit, word, word, I64, word, word, size], I64)
     builder = ir.IRBuilder(function.append_basic_block())
-    here, length, queries, limits, masks, words, transposed, next_lanes, ones = function.args
+    here, length, queries, limits, masks, words, transposed, next_lanes, ones, sizes = function.args
     ahead = Ahead(words, length, transposed, next_lanes) if first else None
     sums = _count_pairs(builder, here, length, queries, number, ones, ahead)
     more = [builder.load(place_of(builder, ones, v, _ROW), align=8) for v in _VECTORS]
     distances = [[builder.add(builder.add(*[one] * 2), b) for one, b in zip(row, more, strict=True)] for row in sums]
-    builder.ret(mask_lanes(builder, distances, limits, masks))
+    builder.ret(mask_lanes(builder, distances, limits, masks, sizes))
     return function
 
 

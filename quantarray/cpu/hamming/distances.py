@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 from ..llvm.masks import ask_for
 from ..llvm.transpose import WOVEN, weave_words
-from ..llvm.vectors import I64, LANES, WIDTH, const, own_function, place_of, pointer, slot_of, splat
+from ..llvm.vectors import F64, I64, LANES, WIDTH, const, own_function, place_of, pointer, slot_of, splat
 
 ROWS = WIDTH
 AHEAD = 1 << 13  # bytes: how far ahead of the transposed rows others are prefetched
@@ -46,28 +46,30 @@ def near_rows(typingctx, words, row, query, at, length, limit, out):
 
 @intrinsic
 def near_lanes(
-    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, transposed, to
+    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, transposed, to, sizes
 ):  # fmt: skip
     """masks[q] bit l = row l of 32 differs from query q in fewer than limits[limit + q] bits, q < count; returns the
-    bits that any mask has.
+    bits that any mask has. Of float64 limits, [queries 2], a row's is the first plus sizes[l] times the second.
 
     Word k of the rows is lanes[at + 32 * k + l], of the queries queries[query + q * length + k]; 1 to QUERIES of them.
-    All are uint64 but limits, int64, C-contiguous and indexed flat. Sums stay in registers while the words stream by.
+    All are uint64 but limits, int64 or float64, and float64 sizes, C-contiguous and indexed flat. Sums stay in registers
+    while the words stream by.
 
     Besides, the first `transposed` words, a multiple of 4, of 32 other rows from words[row] on become
     lanes[to + 32 * k + l], 8 rows by 4 words a step: shuffles and stores take the place that counting leaves.
     """
     i64 = types.int64
-    signature = types.uint64(lanes, i64, i64, queries, i64, i64, limits, i64, masks, words, i64, i64, i64)
+    signature = types.uint64(lanes, i64, i64, queries, i64, i64, limits, i64, masks, words, i64, i64, i64, sizes)
 
     def codegen(context, builder, signature, args):
         here, next_lanes = (pointer(context, builder, signature, args, 0, args[i]) for i in (1, 12))
-        queries, limits = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (3, 6))
-        masks, words = (pointer(context, builder, signature, args, i, at) for i, at in ((8, const(0)), (9, args[10])))
-        operands, near = (
-            (here, args[2], queries, limits, masks, words, args[11], next_lanes),
-            slot_of(builder, const(0)),
+        queries, limits = (
+            pointer(context, builder, signature, args, 3, args[4]),
+            limits_of(context, builder, signature, args),
         )
+        masks, words = (pointer(context, builder, signature, args, i, at) for i, at in ((8, const(0)), (9, args[10])))
+        sizes, near = pointer(context, builder, signature, args, 13), slot_of(builder, const(0))
+        operands = here, args[2], queries, limits, masks, words, args[11], next_lanes, sizes
         single = builder.icmp_signed("==", args[11], const(0))
         for number in range(1, QUERIES + 1):
             with builder.if_then(builder.icmp_signed("==", args[5], const(number))):
@@ -75,24 +77,35 @@ def near_lanes(
                 with builder.if_else(single) as branches:
                     for branch, ahead in zip(branches, (False, True), strict=True):
                         with branch:
-                            builder.store(builder.call(_function(builder.module, number, ahead), operands), near)
+                            builder.store(
+                                builder.call(
+                                    _function(builder.module, number, ahead, limits.type, sizes.type), operands
+                                ),
+                                near,
+                            )
         return builder.load(near)
 
     return signature, codegen
 
 
-def _function(module, number, ahead):
+def limits_of(context, builder, signature, args):
+    """Return a pointer to the limits of the first query, one number or two, of the arguments of `near_lanes`."""
+    each = 2 if signature.args[6].dtype == types.float64 else 1
+    return pointer(context, builder, signature, args, 6, builder.mul(args[7], const(each)))
+
+
+def _function(module, number, ahead, limit, size):
     """Build the loop for `number` queries as a function: inlined, it would run out of registers for addresses."""
-    name = f"quantarray.near_lanes.{number}{'.ahead' * ahead}"
+    name = f"quantarray.near_lanes.{number}{'.ahead' * ahead}{'.sized' * (limit.pointee == F64)}"
     if name in module.globals:
         return module.globals[name]
     word = I64.as_pointer()
-    function = own_function(module, name, [word, I64, *[word] * 4, I64, word], I64)
+    function = own_function(module, name, [word, I64, word, limit, word, word, I64, word, size], I64)
     builder = ir.IRBuilder(function.append_basic_block())
-    here, length, queries, limits, masks, words, transposed, next_lanes = function.args
+    here, length, queries, limits, masks, words, transposed, next_lanes, sizes = function.args
     besides = Ahead(words, length, transposed, next_lanes) if ahead else None
     sums = _count_lanes(builder, here, length, queries, number, besides)
-    builder.ret(mask_lanes(builder, sums, limits, masks))
+    builder.ret(mask_lanes(builder, sums, limits, masks, sizes))
     return function
 
 
@@ -144,12 +157,24 @@ def _count_lanes(builder, lanes, length, queries, number, ahead):
     return [[builder.load(slot) for slot in row] for row in slots]
 
 
-def mask_lanes(builder, sums, limits, masks):
+def mask_lanes(builder, sums, limits, masks, sizes):
     """Store masks of the sums below their query's limit, and return the bits that any mask has."""
-    masked = []
+    masked, real = [], ir.VectorType(F64, WIDTH)
     for q, row in enumerate(sums):
-        least = splat(builder, builder.load(builder.gep(limits, [const(q)])), WIDTH)
-        near = [builder.bitcast(builder.icmp_signed("<", one, least), ir.IntType(WIDTH)) for one in row]
+        if limits.type.pointee == F64:
+            first, slope = (
+                splat(builder, builder.load(builder.gep(limits, [const(2 * q + i)])), WIDTH) for i in (0, 1)
+            )
+            places = [place_of(builder, sizes, v * WIDTH, real) for v in range(len(row))]
+            most = [builder.fadd(first, builder.fmul(slope, builder.load(place, align=8))) for place in places]
+            below = [
+                builder.fcmp_ordered("<", builder.sitofp(one, real), limit)
+                for one, limit in zip(row, most, strict=True)
+            ]
+        else:
+            least = splat(builder, builder.load(builder.gep(limits, [const(q)])), WIDTH)
+            below = [builder.icmp_signed("<", one, least) for one in row]
+        near = [builder.bitcast(one, ir.IntType(WIDTH)) for one in below]
         bits = [builder.shl(builder.zext(one, I64), const(v * WIDTH)) for v, one in enumerate(near)]
         masked.append(reduce(builder.or_, bits))
         builder.store(masked[-1], builder.gep(masks, [const(q)]))

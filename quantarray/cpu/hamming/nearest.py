@@ -7,8 +7,7 @@ vectors while others are counted, and up to 5 queries meet them at once; else on
 
 import numpy as np
 
-from ..llvm.masks import popcount
-from ..llvm.transpose import WOVEN, part_1, part_2, part_3, weave_lanes
+from ..llvm.transpose import WOVEN
 from ..llvm.vectors import LANES, PAIR, TILE, WIDTH
 from ..llvm.views import RunSpan, View
 from ..popcount.band_avx512bw_pshufb import SHUFFLED, SPLIT, SplitWeights, shuffle_tile, split_lanes
@@ -21,23 +20,23 @@ from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel, share
 from .distance_pairs import near_pairs
 from .distances import QUERIES, ROWS, near_lanes, near_rows
+from .lanes import PAIRED, distance_of, in_pairs, transpose
 
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
-_LEAST = 1 << 16  # words compared that are worth a parallel region
-_FAR = np.iinfo(np.int64).max
-_ROOM = 1 << 62  # more than any distance, to which a number of ones can be added
-_SEVERAL = 4  # queries from which on rows are transposed into lanes
-_PAIRED = 12  # words of a row, an even number, from which on counting them in pairs pays
+LEAST = 1 << 16  # words compared that are worth a parallel region
+FAR = np.iinfo(np.int64).max
+ROOM = 1 << 62  # more than any distance, to which a number of ones can be added
+SEVERAL = 4  # queries from which on rows are transposed into lanes
 _BEYOND = 65535  # all sums of MOST words
 BY_LANES = IN_REGISTERS  # a branch on a global is not even compiled where it is False
 
 
 def nearest(words, queries, out):
-    out[0], out[1] = _FAR, -1
+    out[0], out[1] = FAR, -1
     rows, work = words.shape[0], words.size * queries.shape[0]
     if not rows or not out.size:
         return
-    workers = threads.workers(work, _LEAST)
+    workers = threads.workers(work, LEAST)
     best = np.repeat(out[None], threads.pieces(-(-rows // ROWS), workers), axis=0) if workers > 1 else out[None]
     threads.run(_nearest_range, (words, queries, best), len(best), workers, len(best))
     if workers > 1:
@@ -55,7 +54,7 @@ def _merge(best, out):
 def _nearest_range(words, queries, best, piece, _):
     out = best[piece]
     first, last = share(piece, len(best), len(words))
-    if queries.shape[0] >= _SEVERAL and words.shape[1]:
+    if queries.shape[0] >= SEVERAL and words.shape[1]:
         if BY_LANES:
             first = _nearest_by_lanes(words, queries, first, last, out)
         elif BY_SHUFFLES and words.shape[1] <= MOST:
@@ -71,13 +70,13 @@ def _nearest_by_lanes(words, queries, first, last, out):
     """
     (asked, length), k = queries.shape, out.shape[2]
     tiles, masks, ones = -(-asked // QUERIES), np.empty(QUERIES, np.uint64), np.empty(LANES, np.int64)
-    paired = length >= _PAIRED and length % 2 == 0
-    searched, more = _in_pairs(queries, paired)
-    limits = np.minimum(out[0, :, k - 1], _ROOM) + more
+    paired, no_sizes = length >= PAIRED and length % 2 == 0, np.empty(0)
+    searched, more = in_pairs(queries, paired)
+    limits = np.minimum(out[0, :, k - 1], ROOM) + more
     lanes, here, beside = empty_lines(2 * length, np.uint64), 0, length // WOVEN * WOVEN
     stop = first + max(0, last - first) // LANES * LANES
     if first < stop:
-        _transpose(words, first, 1, 0, lanes, here)
+        transpose(words, first, 1, 0, lanes, here)
     for row in range(first, stop, LANES):
         ahead, other = row + LANES, length - here
         transposed = beside if ahead < stop else 0
@@ -86,34 +85,21 @@ def _nearest_by_lanes(words, queries, first, last, out):
             if paired:
                 near = near_pairs(
                     lanes, here * LANES, length, searched, query * length, end - query, limits, query, masks, words,
-                    ahead * length, transposed, other * LANES, ones, tile == 0,
+                    ahead * length, transposed, other * LANES, ones, tile == 0, no_sizes,
                 )  # fmt: skip
             else:
                 near = near_lanes(
                     lanes, here * LANES, length, queries, query * length, end - query, limits, query, masks, words,
-                    ahead * length, transposed, other * LANES,
+                    ahead * length, transposed, other * LANES, no_sizes,
                 )  # fmt: skip
             transposed = 0
             if near and _keep_near(masks, words, row, queries, query, end, out):
                 for q in range(query, end):
-                    limits[q] = min(out[0, q, k - 1], _ROOM) + more[q]
+                    limits[q] = min(out[0, q, k - 1], ROOM) + more[q]
         if ahead < stop:
-            _transpose(words, ahead, 1, beside, lanes, other)
+            transpose(words, ahead, 1, beside, lanes, other)
         here = other
     return stop
-
-
-@inner
-def _in_pairs(queries, paired):
-    """Return (queries, ones): if words are `paired`, odd words are exclusive ors with the words before, and `ones`
-    counts the ones of those.
-    """
-    paired_queries, ones = queries.copy(), np.zeros(len(queries), np.int64)
-    for q in range(len(queries) if paired else 0):
-        for k in range(1, queries.shape[1], 2):
-            paired_queries[q, k] ^= queries[q, k - 1]
-            ones[q] += popcount(paired_queries[q, k])
-    return paired_queries, ones
 
 
 @inner
@@ -128,7 +114,7 @@ def _nearest_by_shuffles(words, queries, first, last, out):
     for row in range(first, last - SHUFFLED + 1, SHUFFLED):
         for pair in range(SHUFFLED // PAIR):
             for block in range(2):
-                _transpose(words, row + pair * PAIR + block * LANES, LANES // WIDTH, 0, lanes, block * length)
+                transpose(words, row + pair * PAIR + block * LANES, LANES // WIDTH, 0, lanes, block * length)
             split_lanes(lanes, 0, length * LANES, length, split, pair * length * SPLIT)
         for tile in range(len(origins)):
             _shuffle(queries, origins, tile, split, runs, sums)
@@ -181,53 +167,11 @@ def _keep_near(masks, words, row, queries, first, last, out):
         near = masks[q - first]
         for lane in range(LANES if near else 0):
             if (near >> np.uint64(lane)) & np.uint64(1):
-                distance = _distance(words, row + lane, queries, q)
+                distance = distance_of(words, row + lane, queries, q)
                 if distance < out[0, q, k - 1]:
                     _insert(out, q, distance, row + lane)
                     any_near = True
     return any_near
-
-
-@inner
-def _transpose(words, row, apart, start, lanes, to):
-    """lanes[to + k, 8 * j + i] = word k of row + 8 * j + i where `apart` is 1, or of row + j + 4 * i where it is 4.
-
-    Transposes 32 rows from word `start`, a multiple of 4, on.
-    """
-    length, ahead = words.shape[1], WIDTH if apart == 1 else 1
-    for j in range(LANES // WIDTH):
-        first = row + j * ahead
-        if length < WOVEN:
-            _transpose_short(words, first, apart, lanes, to, j * WIDTH)
-            continue
-        for k in range(start, length, WOVEN):
-            k = min(k, length - WOVEN)  # the last words overlap those before
-            weave_lanes(words, first * length + k, apart * length, lanes, (to + k) * LANES + j * WIDTH)
-
-
-@inline
-def _transpose_short(words, row, apart, lanes, to, lane):
-    """Transpose 8 rows of 1, 2 or 3 words, as `_transpose` does."""
-    length = words.shape[1]
-    at, place = row * length, to * LANES + lane
-    if apart > 1:
-        for k in range(length):
-            for i in range(WIDTH):
-                lanes[to + k, lane + i] = words[row + i * apart, k]
-    elif length == 1:
-        part_1(words, at, lanes, place)
-    elif length == 2:
-        part_2(words, at, lanes, place)
-    else:
-        part_3(words, at, lanes, place)
-
-
-@inner
-def _distance(words, row, queries, q):
-    distance = 0
-    for k in range(words.shape[1]):
-        distance += popcount(words[row, k] ^ queries[q, k])
-    return distance
 
 
 @inner
@@ -248,7 +192,7 @@ def _nearest_by_rows(words, queries, first, last, out):
                             worst = _insert(out, q, distances[i], row + i)
                 row += ROWS
             for r in range(row, stop):
-                distance = _distance(words, r, queries, q)
+                distance = distance_of(words, r, queries, q)
                 if distance < worst:
                     worst = _insert(out, q, distance, r)
 

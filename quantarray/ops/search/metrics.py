@@ -34,6 +34,7 @@ from ..statistical.map_reduce import map_reduce
 
 DISTANCES, SETS, PRODUCTS = ("hamming", "l2"), ("jaccard", "dice", "tversky"), ("dot", "cosine", "l2")
 METRICS = ("hamming", *SETS, *PRODUCTS)
+_TVERSKY = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5)}  # alpha and beta; all sums are exact
 Scores = Callable[[QuantArray], Array]
 
 
@@ -82,10 +83,6 @@ def _sets(queries: QuantArray, metric: Metric) -> Scores:
     def scores(rows: QuantArray) -> Array:
         others = _of_law(rows, uint1)
         both, of_row = linear(others, members).T, _squares(others)[None]
-        if metric.name == "jaccard":
-            return ratio(both, of_query + of_row - both)
-        if metric.name == "dice":
-            return ratio(2 * both, of_query + of_row)
         return ratio(both, both + metric.alpha * (of_query - both) + metric.beta * (of_row - both))
 
     return scores
@@ -159,4 +156,5 @@ def metric_of(op: str, metric: Any, alpha: Any, beta: Any, quantize_queries: Any
     if quantize_queries is not None and name not in PRODUCTS:
         raise ValueError(f"{op}: quantize_queries is for the metrics {', '.join(PRODUCTS)}, got {name!r}")
     float_rows.check_runs(op, "quantize_queries", quantize_queries)
+    a, b = _TVERSKY.get(name, (a, b))
     return Metric(name, a, b, quantize_queries)

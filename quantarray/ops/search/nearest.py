@@ -20,6 +20,7 @@ from .selection import Best, smallest
 
 Name = Literal["hamming", "jaccard", "dice", "tversky", "dot", "cosine", "l2"]
 _SCORES = 1 << 18  # of a block: some 16 MB with what is computed of them
+_PIECES = 8  # of rows, which threads take
 _BY_HEAPS = 512  # at most, rows that the kernel keeps sorted for each query: more are found sooner by a partition
 
 
@@ -88,8 +89,8 @@ def top_k(
         raise ValueError(f"{op}: k must be at most the {n} {what}, got {k}")
     single = asked.ndim == 1
     asked, searched = asked[None] if single else asked, rows if chosen is None else take(rows, chosen, 0)
-    if how.name == "hamming" and rows.bits == 1 and 0 < k and (k <= _BY_HEAPS or rows.device != "cpu"):
-        scores, ids = _by_heaps(asked, searched, k)
+    if rows.bits == 1 and 0 < k <= (_BY_HEAPS if rows.device == "cpu" else k) and how.name not in metrics.PRODUCTS:
+        scores, ids = _by_heaps(asked, searched, k, how)
     else:
         best = Best(len(asked), k)
         for first, block in _blocks(op, asked, searched, how, max(k, _SCORES // max(1, len(asked)))):
@@ -100,12 +101,16 @@ def top_k(
     return Nearest(scores[0], ids[0]) if single else Nearest(scores, ids)
 
 
-def _by_heaps(asked: QuantArray, searched: QuantArray, k: int) -> tuple[Array, Array]:
-    """Return the distances and rows that the kernel finds, which stores no others."""
+def _by_heaps(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
+    """Return the distances, or similarities, and rows that the kernel finds, which stores no others."""
     rows, words = (contiguous(q.words[0]) for q in (searched, asked))
     out = empty(searched.device, (2, len(asked), k), np.int64)
-    kernel(searched.device, "nearest")(rows, words, out)
-    return out[0], out[1]
+    if how.name == "hamming":
+        kernel(searched.device, "nearest")(rows, words, out)
+        return out[0], out[1]
+    scores = out[0].view(np.float64)
+    kernel(searched.device, "nearest_sets")(rows, words, how.alpha, how.beta, scores, out[1])
+    return scores, out[1]
 
 
 def _blocks(op: str, asked: Any, searched: QuantArray, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
@@ -142,14 +147,37 @@ def within(
         raise DeviceError(f"{op}: rows within a radius are searched on the CPU; .to_device('cpu') moves them")
     limit = how.sign * checks.number(op, "radius", radius)
     asked = asked[None] if asked.ndim == 1 else asked
-    parts = []
-    for first, block in _blocks(op, asked, rows, how, max(1, _SCORES // max(1, len(asked)))):
-        query, row = np.nonzero(how.sign * block <= limit)
-        parts.append((query, row + first, block[query, row]))
-    query, row, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
+    size = max(1, _SCORES // max(1, len(asked)))
+    if how.name in metrics.SETS:
+        query, row, scores = _similar_sets(asked, rows, how, -limit, 4 * size)
+    else:
+        parts = []
+        for first, block in _blocks(op, asked, rows, how, size):
+            query, row = np.nonzero(how.sign * block <= limit)
+            parts.append((query, row + first, block[query, row]))
+        query, row, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = np.argsort(query, kind="stable")
     starts = np.searchsorted(query[order], np.arange(len(asked) + 1))
     return Within(starts, row[order], scores[order])
+
+
+def _similar_sets(
+    asked: QuantArray, rows: QuantArray, how: Metric, radius: float, size: int
+) -> tuple[Array, Array, Array]:
+    """Return (query, row, similarity) of rows that are similar enough, `size` rows at a time; rows ascend."""
+    words, queries = (contiguous(q.words[0]) for q in (rows, asked))
+    queries_and_rows, scores = [np.empty((2, 0), np.int64)], [np.empty(0)]
+    for first in range(0, len(words), size):
+        part = words[first : first + size]
+        room = -(-len(part) // _PIECES) * len(queries)
+        counts, score = np.empty(_PIECES, np.int64), np.empty((_PIECES, 1, room))
+        pairs = np.empty((_PIECES, 2, room), np.int64)
+        kernel("cpu", "within_sets")(part, queries, how.alpha, how.beta, max(radius, 0.0), counts, score, pairs)
+        for piece, count in enumerate(counts):
+            queries_and_rows.append(pairs[piece, :, :count] + np.array([[0], [first]]))
+            scores.append(score[piece, 0, :count])
+    query, row = np.concatenate(queries_and_rows, axis=1)
+    return query, row, np.concatenate(scores)
 
 
 def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, metric: Name = "dot") -> Nearest:

@@ -74,6 +74,39 @@ def test_sets(name, data, size, density, seed):
     check(qa.top_k(*signs, k, name, **settings), expected)
 
 
+@st.composite
+def drawn_sets(draw):
+    """Draw sets that fill lanes, tiles of queries, pairs of words and stretches, or do not; some equal or empty."""
+    m, n = draw(st.sampled_from([1, 3, 4, 5, 6, 11, 23])), draw(st.sampled_from([1, 8, 33, 100, 300]))
+    d, seed = draw(st.sampled_from([5, 64, 100, 512, 768, 832, 1088])), draw(seeds())
+    rng, dense = np.random.default_rng(seed), draw(st.sampled_from([0.01, 0.1, 0.5, 0.95]))
+    a, b = rng.random((m, d)) < dense, rng.random((n, d)) < draw(st.sampled_from([dense, 0.02, 0.5]))
+    if draw(st.booleans(), "equal rows"):
+        b[rng.integers(0, n, n // 2)] = b[0]
+        a[0] = b[0]
+    if draw(st.booleans(), "empty sets"):
+        a[-1] = b[-1] = False
+    return a, b
+
+
+WEIGHTS = st.sampled_from([0.0, 0.1, 0.3, 1.0, 2.0, 7.0])
+
+
+@given(st.data(), drawn_sets(), WEIGHTS, WEIGHTS)
+@pytest.mark.parametrize("name", SETS)
+def test_sets_of_any_size(name, data, sets, alpha, beta):
+    settings = {"alpha": alpha, "beta": beta} if name == "tversky" else {}
+    a, b = map(qa.pack_bits, sets)
+    scores, k = pairs(name, *sets, **settings), data.draw(st.integers(1, len(sets[1])))
+    check(qa.top_k(a, b, k, name, **settings), nearest_of(name, scores, k))
+    radius = data.draw(st.sampled_from([-1.0, 0.0, 0.1, 0.5, 1.0, 1.5, *np.unique(scores)[:50].tolist()]))
+    got = qa.within(a, b, radius, name, **settings)
+    query, row = np.nonzero(scores >= radius)
+    np.testing.assert_array_equal(got.indices, row)
+    np.testing.assert_array_equal(got.distances, scores[query, row])
+    np.testing.assert_array_equal(got.starts, np.searchsorted(query, np.arange(len(a) + 1)))
+
+
 @given(st.data(), sizes(), seeds())
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_integers_of_any_bits(name, data, size, seed):

@@ -52,8 +52,8 @@ def near_lanes(
     bits that any mask has. Of float64 limits, [queries 2], a row's is the first plus sizes[l] times the second.
 
     Word k of the rows is lanes[at + 32 * k + l], of the queries queries[query + q * length + k]; 1 to QUERIES of them.
-    All are uint64 but limits, int64 or float64, and float64 sizes, C-contiguous and indexed flat. Sums stay in registers
-    while the words stream by.
+    All are uint64 but limits, int64 or float64, and float64 sizes, C-contiguous and indexed flat. Sums stay in
+    registers while the words stream by.
 
     Besides, the first `transposed` words, a multiple of 4, of 32 other rows from words[row] on become
     lanes[to + 32 * k + l], 8 rows by 4 words a step: shuffles and stores take the place that counting leaves.

@@ -13,6 +13,7 @@ from ..graph import Graph, Node, Value
 from ..inference import MOST_INPUT
 from ..operators import OPERATORS
 from . import (
+    blocked_weights,
     clips,
     elementwise,
     integer_operators,
@@ -34,6 +35,7 @@ from .tensors import RANGES, Refused, dtype_of, range_of
 _LOWER: dict[str, Any] = {}
 for family in (elementwise, clips, integer_operators, movement, pooling, products, quantizers, transposed):
     _LOWER.update(family.LOWER)
+_LOWER.update(blocked_weights.LOWER)
 _SHAPED = {op: OPERATORS[op].shape for op in _LOWER if op in OPERATORS}
 _EXPAND = runtime_operators.EXPAND
 _TAKEN = frozenset(

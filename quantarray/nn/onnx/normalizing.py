@@ -111,6 +111,7 @@ _OPERANDS = {
     "MultiThreshold": (2, 2),
     "Trunc": (5, 6),
     "ConstantOfShape": (1, 1),
+    "com.microsoft.MatMulNBits": (3, 6),
 }
 
 

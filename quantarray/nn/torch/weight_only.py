@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, integers
-from ...ops.creation.creation import from_codes
+from ...core.dtypes import Array
+from ..onnx.blocked_weights import packed_integers
 from ..onnx.tensors import Refused
 
 _TAKEN = ("Int8Tensor", "IntxUnpackedToInt8Tensor")
 _ACTIVATIONS = ("act_quant_kwargs", "act_pre_scale", "activation_quantization")  # None if only weights are quantised
-_MOST_BITS = 8
 
 
 class Stored(NamedTuple):
@@ -30,15 +29,8 @@ class Stored(NamedTuple):
         """Pack the weight in as few bits as its integers take; None if it has no two axes or more than 8 bits."""
         if self.integers.ndim != 2 or not self.integers.size:
             return None
-        low, high = int(self.integers.min()), int(self.integers.max())
-        bits = max((-low - 1).bit_length() if low < 0 else 0, max(high, 0).bit_length()) + 1
-        bits = max(bits, 2)
-        if bits > _MOST_BITS:
-            return None
-        first, (_, k), groups = -(1 << (bits - 1)), self.integers.shape, self.scale.shape[1]
-        codes = (self.integers - first).astype(np.uint8)
-        group = k // groups if groups > 1 else None
-        return from_codes(codes, integers(range(first, -first)), 1, scale=self.scale, group=group)
+        groups = self.scale.shape[1]
+        return packed_integers(self.integers, self.scale, self.integers.shape[1] // groups if groups > 1 else None)
 
 
 def is_torchao(tensor: Any) -> bool:

@@ -12,8 +12,9 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from . import arena
+from .coded import coded
 from .functions import Functions
-from .holder import Holder, View
+from .holder import ACTIVE, Holder, View
 from .layout import LAYOUTS
 from .measuring import measured
 from .operations import ALWAYS, LOSSES, SAVINGS, Saving, is_product, packed_by, tensors_in
@@ -29,6 +30,7 @@ from .unchecked import why
 OP = "compressed_activations"
 _MOST_HELD = 1 << 24  # bytes that activations may leave in the C library's heap at the end of the block
 _LAST = 1 << 63  # above all numbers of nodes
+_CODES = -1  # the key of the form that every function may read
 
 
 class Compression:
@@ -93,6 +95,8 @@ class Compression:
             self._rounding.unchecked.clear()
             self._first = torch.autograd._get_sequence_nr()
             if self._packs():
+                ACTIVE.holders.append(self._holder)
+                exits.callback(ACTIVE.holders.remove, self._holder)
                 before = torch_module.register_module_forward_pre_hook(self._begin_layer)
                 exits.callback(before.remove)
                 after = torch_module.register_module_forward_hook(self._end_layer, always_call=True)
@@ -259,7 +263,17 @@ class Compression:
         if product and saving.edges != ALWAYS:
             product = not saving.is_weights if layer.linear else is_product(node, saving)
             product = None if layer.linear and not product else product
-        if layer.bits is None or saved.witness._version != saved.version or product is None:
+        if layer.bits is None or saved.witness._version != saved.version:
+            return None
+        if view.levels is not None and _CODES in view.forms:
+            return view.forms[_CODES]  # type: ignore[no-any-return]
+        if view.levels is not None and saved.layout.size >= self._rules.least and saved.layout.dense:
+            codes = coded(saved.witness, saved.layout, view.levels, rounding.packer.arena)
+            if codes is not None:
+                layer.after += codes.nbytes
+                view.forms[_CODES] = form = Form(codes, layer)
+                return form
+        if product is None:
             return None
         if saved.of_loss and saving.least and saving.read is not Read.PROBABILITY:
             return None
@@ -300,5 +314,6 @@ def _leave_alone(saved: Saved, view: View) -> None:
 
 skip(
     "quantarray.torch",
-    "arena compression gpu holder host layout operations report rounding saving sensitivity stored unchecked windows",
+    "arena coded compression gpu holder host layout operations report rounding saving sensitivity stored unchecked "
+    "windows",
 )

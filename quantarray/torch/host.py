@@ -89,7 +89,7 @@ class Packer:
     """A rounding of arrays to words in an arena, one after the other: the kernel's scratch memory is used again."""
 
     def __init__(self) -> None:
-        self._arena, self._wrong, self._key = Arena(), np.zeros(1, np.bool_), np.zeros(3, np.uint32)
+        self.arena, self._wrong, self._key = Arena(), np.zeros(1, np.bool_), np.zeros(3, np.uint32)
         self._key[2] = ROUNDING
 
     def round_off(self, tensor: torch.Tensor, layout: Layout, bits: int, group: int, seed: int) -> Packed:
@@ -104,7 +104,7 @@ class Packer:
         run = group if group < size else size
         groups, count, known = -(-size // run), (size + WORD_BITS - 1) // WORD_BITS, _CONSTANTS.buffers
         single, upper = known[groups] if groups in known else _CONSTANTS.of(groups)
-        words = self._arena.take(bits, count)
+        words = self.arena.take(bits, count)
         key[0], key[1], wrong[0] = seed & 0xFFFFFFFF, seed >> 32, False
         kernel("cpu", "encode_groups")(x, run, _DIGITS, key, wrong, single[:, 0], words)
         if wrong[0]:
@@ -115,7 +115,7 @@ class Packer:
     def pack_flags(self, flags: torch.Tensor, layout: Layout, low: float, high: float, dtype: torch.dtype) -> Packed:
         """Pack bools to a bit each, which come back as `low` or `high` of a dtype."""
         size = layout.size
-        words = self._arena.take(1, (size + WORD_BITS - 1) // WORD_BITS)
+        words = self.arena.take(1, (size + WORD_BITS - 1) // WORD_BITS)
         if size:
             values = (flags if layout.in_order else flags.permute(layout.order)).numpy()
             codes = np.ndarray((1, size), np.uint8, values if values.flags.c_contiguous else values.copy())

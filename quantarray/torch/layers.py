@@ -10,7 +10,7 @@ from ..arrays import checks
 from . import packed_gradients, packed_products
 from .packed_products import Window
 from .schemes import Scheme, Sign, scheme_of
-from .tracers import refuse_script
+from .tracers import refuse_script, refuse_tracers
 
 
 class QuantConv2d(torch.nn.Conv2d):
@@ -57,15 +57,17 @@ class QuantConv2d(torch.nn.Conv2d):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the convolution of quantised inputs and weights."""
-        quantised = x if self.activations is None else self.activations(x)
-        w = self.weight if self.weights is None else self.weights(self.weight)
         if not self.packed:
+            quantised = x if self.activations is None else self.activations(x)
+            w = self.weight if self.weights is None else self.weights(self.weight)
             result: torch.Tensor = self._conv_forward(quantised, w, self.bias)
             return result
-        window = _window(self)
-        images = x if x.ndim == 4 else x[None]
-        value, packed = packed_products.convolved(images, self.weight, _quantisers(self), window)
-        quantised = quantised if x.ndim == 4 else quantised[None]
+        refuse_tracers(type(self).__name__, x)
+        window, (activations, weights) = _window(self), _quantisers(self)
+        quantised, q = activations.with_packed(x if x.ndim == 4 else x[None], (0, 2, 3, 1))
+        w, packed_w = weights.with_packed(self.weight, (0, 1, 2, 3))
+        packed = packed_products.images_and_taps(q, packed_w, window.groups)
+        value = packed_products.convolved(packed, window)
         if self.gradient_bits is None:
             y = packed_products.conv2d(quantised, w, value, window)
         else:
@@ -123,11 +125,16 @@ class QuantLinear(torch.nn.Linear):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the product of quantised inputs and weights."""
-        quantised = x if self.activations is None else self.activations(x)
-        w = self.weight if self.weights is None else self.weights(self.weight)
         if not self.packed:
+            quantised = x if self.activations is None else self.activations(x)
+            w = self.weight if self.weights is None else self.weights(self.weight)
             return torch.nn.functional.linear(quantised, w, self.bias)
-        value, packed = packed_products.multiplied(x, self.weight, _quantisers(self))
+        refuse_tracers(type(self).__name__, x)
+        activations, weights = _quantisers(self)
+        quantised, q = activations.with_packed(x, tuple(range(x.ndim)))
+        w, packed_w = weights.with_packed(self.weight, (0, 1))
+        packed = packed_products.rows(q, packed_w)
+        value = packed_products.multiplied(packed)
         if self.gradient_bits is None:
             y = packed_products.linear(quantised, w, value)
         else:

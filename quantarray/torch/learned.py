@@ -18,6 +18,7 @@ from ..quantizers.base import is_positive
 from ..quantizers.lq import moving_average, qem
 from ..quantizers.planes import plus_minus
 from .bridges import quantize
+from .known_levels import noted
 from .schemes import Scheme, check_values
 from .straight_through import identity, straight
 from .tracers import refuse_tracers, uncompiled
@@ -103,7 +104,7 @@ class LSQ(Scheme):
 
     @uncompiled
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def _start(self, x: torch.Tensor) -> None:
+    def _follow(self, x: torch.Tensor) -> None:
         """Check x and the step, which the first x sets."""
         check_values(x, None if self.started else self)
         if not self.started:
@@ -113,11 +114,12 @@ class LSQ(Scheme):
         self._checked_step()
 
     def _quantised(self, x: torch.Tensor) -> torch.Tensor:
-        self._start(x)
         share = 1 / math.sqrt(max(x.numel(), 1) * self.high)
         step = straight(self.step.detach(), self.step * share).to(x.dtype)
-        scaled = (x / step).clamp(-self.high if self.signed else 0, self.high)
-        return straight(scaled.round(), scaled) * step
+        low = -self.high if self.signed else 0
+        scaled, levels = (x / step).clamp(low, self.high), range(low, self.high + 1)
+        rounded = straight(noted(scaled.round(), levels), scaled)
+        return noted(rounded * step, levels, step)
 
 
 class ABCActivations(Scheme):
@@ -155,15 +157,20 @@ class ABCActivations(Scheme):
     def _scheme(self) -> quantizers.ABCActivations:
         return quantizers.ABCActivations(self.shifts.tolist(), self.betas.tolist())  # which checks both
 
-    def _quantised(self, x: torch.Tensor) -> torch.Tensor:
+    def _follow(self, x: torch.Tensor) -> None:
         self._scheme()
         check_values(x)
+
+    def _quantised(self, x: torch.Tensor) -> torch.Tensor:
         total: Any = 0
+        levels: Any = torch.zeros(1, dtype=x.dtype, device=x.device)
         for shift, beta in zip(self.shifts.to(x.dtype), self.betas.to(x.dtype), strict=True):
             passed = (x.detach().double() + shift.detach().double()) >= 0.5
-            total = total + beta * straight(2 * passed.to(x.dtype) - 1, (x + shift).clamp(0, 1))
-        result: torch.Tensor = total
-        return result
+            signs = noted(2 * passed.to(x.dtype) - 1, (-1, 1))
+            total = total + beta * straight(signs, (x + shift).clamp(0, 1))
+            each = beta.detach()
+            levels = torch.cat([levels - each, levels + each])  # in the order of the sum, whose rounding they have
+        return noted(total, levels)
 
 
 class LQ(Scheme):
@@ -232,13 +239,10 @@ class LQ(Scheme):
         v, center = self.basis[: self.scheme.bits], self.basis[self.scheme.bits :].sum()
         return x.clamp((v.clamp_max(0).sum() + center).item(), (v.clamp_min(0).sum() + center).item())
 
-    def _quantised(self, x: torch.Tensor) -> torch.Tensor:
-        if (self.training or not self.started) and x.numel():
-            self._follow(x)
-        return super()._quantised(x)
-
     @uncompiled
     def _follow(self, x: torch.Tensor) -> None:
+        if not (x.numel() and (self.training or not self.started)):
+            return
         check_values(x, self)
         rows = x.detach().reshape(x.shape[0] if self.weights and x.ndim > 1 else 1, -1)
         sample = rows[:, :: -(-rows.shape[1] // _SAMPLE)]

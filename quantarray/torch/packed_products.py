@@ -14,7 +14,6 @@ from ..ops.manipulation.repacking import repack
 from ..ops.manipulation.views import permute_dims
 from ..ops.products import convolution, matrix_product
 from . import gpu
-from .schemes import Scheme
 from .tracers import uncompiled
 
 Pair = tuple[int, int]
@@ -89,35 +88,33 @@ def linear(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor) -> torch.Tenso
 
 
 @uncompiled
-def convolved(
-    x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme], window: Window
-) -> tuple[torch.Tensor, Packed]:
-    """Convolve quantised images [n c h w] with quantised weights [o c/groups kh kw] by `quantarray.conv2d`.
-
-    quantisers: of activations and of weights. Returns int32 or float32 [n o h w], and the operands, channels last.
-    """
-    activations, weights = quantisers
-    packed_w = permute_dims(repack(weights.packed(w), 1), (0, 2, 3, 1))
-    if window.groups == x.shape[1]:
-        packed_w = repack(packed_w, 0)
-    packed_x = activations.packed(x.detach().permute(0, 2, 3, 1))
-    packed = packed_x, packed_w.to_device(packed_x.device)
+def convolved(packed: Packed, window: Window) -> torch.Tensor:
+    """Convolve packed images [n h w c] with packed weights [o kh kw c/groups]: int32 or float32 [n o h w]."""
     values = convolution.conv2d(
         *packed, stride=window.stride, padding=window.padding, dilation=window.dilation, groups=window.groups
     )
-    return tensor(values).permute(0, 3, 1, 2), packed
+    return tensor(values).permute(0, 3, 1, 2)
 
 
 @uncompiled
-def multiplied(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme]) -> tuple[torch.Tensor, Packed]:
-    """Multiply quantised rows [.. k] by quantised weights [o k] by `quantarray.linear`.
+def images_and_taps(x: QuantArray, w: QuantArray, groups: int) -> Packed:
+    """Return packed images [n h w c] and weights [o c/groups kh kw] as `convolved` takes them."""
+    packed_w = permute_dims(repack(w, 1), (0, 2, 3, 1))
+    if groups == x.shape[3]:
+        packed_w = repack(packed_w, 0)
+    return x, packed_w.to_device(x.device)
 
-    Returns int32 or float32 [.. o], and the operands.
-    """
-    activations, weights = quantisers
-    packed_w, packed_x = weights.packed(w), activations.packed(x)
-    packed = packed_x, packed_w.to_device(packed_x.device)
-    return tensor(matrix_product.linear(*packed)), packed
+
+@uncompiled
+def rows(x: QuantArray, w: QuantArray) -> Packed:
+    """Return packed rows [.. k] and weights [o k] as `multiplied` takes them."""
+    return x, w.to_device(x.device)
+
+
+@uncompiled
+def multiplied(packed: Packed) -> torch.Tensor:
+    """Multiply packed rows [.. k] by packed weights [o k]: int32 or float32 [.. o]."""
+    return tensor(matrix_product.linear(*packed))
 
 
 def tensor(values: Array) -> torch.Tensor:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from .. import quantizers
 from ..arrays.array import QuantArray
+from ..ops.manipulation.views import permute_dims
 from ..ops.words import conversion
 from . import gpu
 from .bridges import quantize
+from .known_levels import as_it_is, note_law
 from .straight_through import estimator_of, identity, straight
 from .tracers import refuse_script, refuse_tracers, uncompiled
 
@@ -24,6 +27,7 @@ class Scheme(torch.nn.Module):
     """
 
     pointwise: bool = False
+    _packed: QuantArray | None = None  # what a call is on, where that is packed already
 
     @property
     def role(self) -> str | None:
@@ -41,7 +45,23 @@ class Scheme(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the quantised values in x's dtype; RuntimeError where a tracer of PyTorch runs."""
         refuse_tracers(type(self).__name__, x)
+        if self._packed is None:
+            self._follow(x)
         return self._quantised(x)
+
+    @uncompiled
+    def with_packed(self, x: torch.Tensor, axes: Sequence[int]) -> tuple[torch.Tensor, QuantArray]:
+        """Call the module on x, and return x packed with its axes in another order too; x is quantised once."""
+        self._follow(x)
+        q = self.packed(x.detach().permute(*axes))
+        self._packed = permute_dims(q, tuple(map(axes.index, range(x.ndim))))
+        try:
+            return self(x), q
+        finally:
+            self._packed = None
+
+    def _follow(self, x: torch.Tensor) -> None:
+        """Check x, and update what follows it in training."""
 
     def _quantised(self, x: torch.Tensor) -> torch.Tensor:
         return straight(self._values(x), self.surrogate(x))
@@ -50,14 +70,14 @@ class Scheme(torch.nn.Module):
 
     @uncompiled
     def _values(self, x: torch.Tensor) -> torch.Tensor:
-        return values_of(self.packed(x), x)
+        return values_of(self.packed(x) if self._packed is None else self._packed, x)
 
 
 def values_of(q: QuantArray, like: torch.Tensor) -> torch.Tensor:
     """Return an array's values as a tensor of the dtype of `like`, on its device."""
     values = conversion.dequantize(q)
     tensor = torch.from_numpy(values.copy()) if q.device == "cpu" else gpu.as_tensor(values)
-    return tensor.to(like.device, like.dtype)
+    return note_law(tensor.to(like.device, like.dtype), q.dtype, q.constants)
 
 
 def packed_weights(x: torch.Tensor, scheme: quantizers.Quantizer, per_channel: bool = True) -> QuantArray:
@@ -170,7 +190,7 @@ class ABC(Scheme):
 
     @uncompiled
     def _with_factor(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        q = self.packed(x)
+        q = self.packed(x) if self._packed is None else self._packed
         assert q.scale is not None
         return values_of(q, x), torch.from_numpy(q.scale.sum(axis=0) / 2).to(x.device, x.dtype)
 
@@ -213,9 +233,10 @@ class DoReFa(Scheme):
             return x.clamp(0, 1)
         if self.scheme.bits == 1:
             return identity(x)
-        t = torch.tanh(x)
-        top = t.abs().max()
-        return t / torch.where(top > 0, top, 1)
+        with as_it_is():  # tanh saves numbers as few as weights, which rounding would bias
+            t = torch.tanh(x)
+            top = t.abs().max()
+            return t / torch.where(top > 0, top, 1)
 
 
 _OTHERS = {  # schemes of the other role, by the class of those that have both, or a twin

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..arrays import checks
+from .holder import ACTIVE
 
 _SWISH = 5.0  # beta of SwishSign
 _POWER, _NEAR, _FAR = 3.0, 0.1, 1.5  # ReSTE: root, where it is replaced by a line, where gradients end
@@ -34,6 +35,8 @@ class _Straight(torch.autograd.Function):
 def straight(values: torch.Tensor, surrogate: torch.Tensor) -> torch.Tensor:
     """Return `values` with the gradient of `surrogate`, and with its gradients of gradients."""
     result: torch.Tensor = _Straight.apply(values, surrogate)
+    if not torch.compiler.is_compiling() and ACTIVE.holders:
+        ACTIVE.holders[-1].follow(values, result)
     return result
 
 

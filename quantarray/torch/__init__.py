@@ -14,10 +14,11 @@ from .bridges import PackedTensor, dequantize, quantize, to_torch
 from .compressed import compressed_activations
 from .compression import Compression
 from .conversion import Converted, convert
-from .layers import BinaryConv2d, QuantConv2d, QuantLinear
+from .layers import BinaryConv2d, QuantConv1d, QuantConv2d, QuantConv3d, QuantLinear
 from .learned import LQ, LSQ, PACT, ABCActivations
 from .optimizer_state import CompressedState, compress_state
 from .schemes import ABC, DoReFa, Scheme, Sign, Ternary
+from .transposed import QuantConvTranspose1d, QuantConvTranspose2d, QuantConvTranspose3d
 
 __all__ = [
     "ABC",
@@ -31,7 +32,12 @@ __all__ = [
     "Converted",
     "DoReFa",
     "PackedTensor",
+    "QuantConv1d",
     "QuantConv2d",
+    "QuantConv3d",
+    "QuantConvTranspose1d",
+    "QuantConvTranspose2d",
+    "QuantConvTranspose3d",
     "QuantLinear",
     "Scheme",
     "Sign",

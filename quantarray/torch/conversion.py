@@ -13,11 +13,20 @@ import torch
 from torch.nn.utils.parametrize import ParametrizationList
 
 from ..arrays import checks
-from .layers import QuantConv2d, QuantLinear
+from .layers import QuantConv1d, QuantConv2d, QuantConv3d, QuantLinear
 from .schemes import Sign, scheme_of
+from .transposed import QuantConvTranspose1d, QuantConvTranspose2d, QuantConvTranspose3d
 
 _OP = "convert"
-_QUANTISED = {torch.nn.Conv2d: QuantConv2d, torch.nn.Linear: QuantLinear}
+_QUANTISED: dict[type[torch.nn.Module], type[torch.nn.Module]] = {
+    torch.nn.Linear: QuantLinear,
+    torch.nn.Conv1d: QuantConv1d,
+    torch.nn.Conv2d: QuantConv2d,
+    torch.nn.Conv3d: QuantConv3d,
+    torch.nn.ConvTranspose1d: QuantConvTranspose1d,
+    torch.nn.ConvTranspose2d: QuantConvTranspose2d,
+    torch.nn.ConvTranspose3d: QuantConvTranspose3d,
+}
 _LAYERS = tuple(_QUANTISED.values())
 _NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
 
@@ -45,13 +54,15 @@ def convert(
     keep: Iterable[str | type] = ("first", "last"),
     samples: Iterable[Any] | None = None,
 ) -> Converted:
-    """Quantise the Conv2d and Linear layers of a model in place; return the names of those that were.
+    """Quantise the linear layers and convolutions of a model in place; return the names of those that were.
 
-    A layer becomes a `QuantConv2d` or `QuantLinear` of the same parameters, which optimizers keep updating, with copies
-    of the modules `weights` and `activations`, such as `ABC(3)` and `LQ(2)`. Subclasses of Conv2d and Linear and layers
-    of other kinds stay as they are: `left` of the result says why, for each module with weights, and a warning names
-    those that `keep` does not. keep: layers that stay in floats, by name, by class of the layer or of a module around
-    it, and "first" and "last" in the order of `model.modules()`.
+    A Linear, Conv1d to Conv3d or ConvTranspose1d to ConvTranspose3d becomes a `QuantLinear`, `QuantConv1d` and so on of
+    the same parameters, which optimizers keep updating, with copies of the modules `weights` and `activations`, such as
+    `ABC(3)` and `LQ(2)`. Subclasses of these and layers of other kinds stay as they are: `left` of the result says why,
+    for each module with weights, and a warning names those that `keep` does not.
+
+    keep: layers that stay in floats, by name, by class of the layer or of a module around it, and "first" and "last" in
+    the order of `model.modules()`.
 
     samples: batches, each what the model is called with, or a tuple of it. Batch norms then compute mean and variance
     again from them, since those of floats do not fit quantised layers. A warning names the layers where `Sign` gets no
@@ -131,7 +142,7 @@ def _left(model: torch.nn.Module, asked: Mapping[str, str]) -> dict[str, str]:
         elif base is not None:
             left[name] = f"{kind.__name__} is a subclass of {base.__name__}, whose forward may be another"
         else:
-            left[name] = f"{kind.__name__} has no quantised layer: Conv2d and Linear have"
+            left[name] = f"{kind.__name__} has no quantised layer: linear layers and convolutions have"
     return left
 
 

@@ -7,13 +7,99 @@ from typing import Any
 import torch
 
 from ..arrays import checks
+from ..ops.products.geometry import to_last
 from . import packed_gradients, packed_products
 from .packed_products import Window
 from .schemes import Scheme, Sign, scheme_of
 from .tracers import refuse_script, refuse_tracers
 
 
-class QuantConv2d(torch.nn.Conv2d):
+class Quantised(torch.nn.Module):
+    """A layer of `activations(x)` and `weights(weight)`: what all layers have, beside a layer of PyTorch."""
+
+    packed = False
+    gradient_bits: int | None = None
+    weight: torch.nn.Parameter
+    __prepare_scriptable__ = refuse_script
+
+    def __init__(
+        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False,
+        gradient_bits: int | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(*args, **settings)
+        op = type(self).__name__
+        self.weights = scheme_of(op, "weights", weights)
+        self.activations = scheme_of(op, "activations", activations)
+        self.packed, self.gradient_bits = bool(packed), _bits_of(self, packed, gradient_bits)
+        if packed:
+            self._check_packed()
+
+    def _check_packed(self) -> None:
+        _quantisers(self)
+
+    def extra_repr(self) -> str:
+        """Return the settings as text, with both schemes and their bits."""
+        return f"{super().extra_repr()}, {_schemes(self)}"
+
+    def _quantised(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return quantised inputs, and weights [outputs inputs ..]."""
+        w = self._weights_by_outputs()
+        return (
+            x if self.activations is None else self.activations(x),
+            w if self.weights is None else self.weights(w),
+        )
+
+    def _weights_by_outputs(self) -> torch.Tensor:
+        return self.weight
+
+    def _product(self, x: torch.Tensor, window: Window | None) -> torch.Tensor:
+        """Return the product by packed kernels, of images or, without a window, of rows."""
+        activations, weights = _quantisers(self)
+        quantised, packed_x = activations.with_packed(x, range(x.ndim) if window is None else to_last(x.ndim - 2))
+        w, packed_w = weights.with_packed(self.weight, range(self.weight.ndim))
+        if window is None:
+            packed = packed_products.rows(packed_x, packed_w)
+            value = packed_products.multiplied(packed)
+        else:
+            packed = packed_products.images_and_taps(packed_x, packed_w, window.groups)
+            value = packed_products.convolved(packed, window)
+        if self.gradient_bits is None:
+            return packed_products.known(quantised, w, value, window)
+        return packed_gradients.product(quantised, w, value, packed, window, self.gradient_bits)
+
+
+class _Convolution(Quantised):
+    """A convolution over the axes of an image."""
+
+    def _check_packed(self) -> None:
+        _quantisers(self)
+        _window(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the convolution of quantised inputs and weights."""
+        layer: Any = self
+        if not self.packed:
+            result: torch.Tensor = layer._conv_forward(*self._quantised(x), layer.bias)
+            return result
+        refuse_tracers(type(self).__name__, x)
+        window = _window(layer)
+        axes = len(window.stride)
+        y = self._product(x if x.ndim == axes + 2 else x[None], window)
+        y = y if layer.bias is None else y + layer.bias.view(-1, *(1,) * axes)
+        return y if x.ndim == axes + 2 else y[0]
+
+
+class QuantConv1d(_Convolution, torch.nn.Conv1d):
+    """A `torch.nn.Conv1d` of `activations(x)` and `weights(weight)`; arguments as in `QuantConv2d`.
+
+    >>> import quantarray as qa, torch
+    >>> layer = qa.torch.QuantConv1d(3, 8, 5, weights=qa.torch.Sign(scale=True), activations=qa.torch.LQ(2))
+    >>> layer(torch.rand(1, 3, 9)).shape
+    torch.Size([1, 8, 5])
+    """
+
+
+class QuantConv2d(_Convolution, torch.nn.Conv2d):
     """A `torch.nn.Conv2d` that convolves `activations(x)` with `weights(weight)`; groups and depthwise too.
 
     weights, activations: modules such as `DoReFa(2)`, or None for floats. Other arguments are those of Conv2d.
@@ -35,45 +121,15 @@ class QuantConv2d(torch.nn.Conv2d):
     torch.Size([1, 8, 5, 5])
     """
 
-    packed = False
-    gradient_bits: int | None = None
-    __prepare_scriptable__ = refuse_script
 
-    def __init__(
-        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False,
-        gradient_bits: int | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(*args, **settings)
-        self.weights = scheme_of("QuantConv2d", "weights", weights)
-        self.activations = scheme_of("QuantConv2d", "activations", activations)
-        self.packed, self.gradient_bits = bool(packed), _bits_of(self, packed, gradient_bits)
-        if packed:
-            _quantisers(self)
-            _window(self)
+class QuantConv3d(_Convolution, torch.nn.Conv3d):
+    """A `torch.nn.Conv3d` of `activations(x)` and `weights(weight)`; arguments as in `QuantConv2d`.
 
-    def extra_repr(self) -> str:
-        """Return the settings as text, with both schemes and their bits."""
-        return f"{super().extra_repr()}, {_schemes(self)}"
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the convolution of quantised inputs and weights."""
-        if not self.packed:
-            quantised = x if self.activations is None else self.activations(x)
-            w = self.weight if self.weights is None else self.weights(self.weight)
-            result: torch.Tensor = self._conv_forward(quantised, w, self.bias)
-            return result
-        refuse_tracers(type(self).__name__, x)
-        window, (activations, weights) = _window(self), _quantisers(self)
-        quantised, q = activations.with_packed(x if x.ndim == 4 else x[None], (0, 2, 3, 1))
-        w, packed_w = weights.with_packed(self.weight, (0, 1, 2, 3))
-        packed = packed_products.images_and_taps(q, packed_w, window.groups)
-        value = packed_products.convolved(packed, window)
-        if self.gradient_bits is None:
-            y = packed_products.conv2d(quantised, w, value, window)
-        else:
-            y = packed_gradients.product(quantised, w, value, packed, window, self.gradient_bits)
-        y = y if self.bias is None else y + self.bias[:, None, None]
-        return y if x.ndim == 4 else y[0]
+    >>> import quantarray as qa, torch
+    >>> layer = qa.torch.QuantConv3d(3, 8, 2, weights=qa.torch.DoReFa(2), activations=qa.torch.PACT(2), packed=True)
+    >>> layer(torch.rand(1, 3, 4, 5, 6)).shape
+    torch.Size([1, 8, 3, 4, 5])
+    """
 
 
 class BinaryConv2d(QuantConv2d):
@@ -93,7 +149,7 @@ class BinaryConv2d(QuantConv2d):
         super().__init__(*args, weights=Sign(estimator, scale), activations=Sign(estimator), **settings)
 
 
-class QuantLinear(torch.nn.Linear):
+class QuantLinear(Quantised, torch.nn.Linear):
     """A `torch.nn.Linear` of `activations(x)` and `weights(weight)`.
 
     packed=True: the forward pass is `quantarray.linear` of packed operands, as `QuantConv2d` has it, and with
@@ -104,41 +160,12 @@ class QuantLinear(torch.nn.Linear):
     torch.Size([2, 4])
     """
 
-    packed = False
-    gradient_bits: int | None = None
-    __prepare_scriptable__ = refuse_script
-
-    def __init__(
-        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False,
-        gradient_bits: int | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(*args, **settings)
-        self.weights = scheme_of("QuantLinear", "weights", weights)
-        self.activations = scheme_of("QuantLinear", "activations", activations)
-        self.packed, self.gradient_bits = bool(packed), _bits_of(self, packed, gradient_bits)
-        if packed:
-            _quantisers(self)
-
-    def extra_repr(self) -> str:
-        """Return the settings as text, with both schemes and their bits."""
-        return f"{super().extra_repr()}, {_schemes(self)}"
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the product of quantised inputs and weights."""
         if not self.packed:
-            quantised = x if self.activations is None else self.activations(x)
-            w = self.weight if self.weights is None else self.weights(self.weight)
-            return torch.nn.functional.linear(quantised, w, self.bias)
+            return torch.nn.functional.linear(*self._quantised(x), self.bias)
         refuse_tracers(type(self).__name__, x)
-        activations, weights = _quantisers(self)
-        quantised, q = activations.with_packed(x, tuple(range(x.ndim)))
-        w, packed_w = weights.with_packed(self.weight, (0, 1))
-        packed = packed_products.rows(q, packed_w)
-        value = packed_products.multiplied(packed)
-        if self.gradient_bits is None:
-            y = packed_products.linear(quantised, w, value)
-        else:
-            y = packed_gradients.product(quantised, w, value, packed, None, self.gradient_bits)
+        y = self._product(x, None)
         return y if self.bias is None else y + self.bias
 
 
@@ -175,12 +202,12 @@ def _quantisers(layer: Any) -> tuple[Scheme, Scheme]:
     return both
 
 
-def _window(layer: torch.nn.Conv2d) -> Window:
+def _window(layer: Any) -> Window:
     """Return a convolution's settings; ValueError for those that packed kernels do not have."""
     if isinstance(layer.padding, str) or layer.padding_mode != "zeros":
         raise ValueError(
             f"{type(layer).__name__}: packed=True needs padding in numbers and padding_mode='zeros', got "
             f"{layer.padding!r} and {layer.padding_mode!r}"
         )
-    stride, padding, dilation = ((int(a), int(b)) for a, b in (layer.stride, layer.padding, layer.dilation))
+    stride, padding, dilation = (tuple(map(int, axes)) for axes in (layer.stride, layer.padding, layer.dilation))
     return Window(stride, padding, dilation, layer.groups)

@@ -18,6 +18,7 @@ from ..ops.creation.creation import from_codes
 from ..ops.manipulation.repacking import repack
 from ..ops.products import matrix_product
 from ..ops.products.adjoint_calls import Geometry, data_adjoint, filter_adjoint
+from ..ops.products.geometry import LAYOUTS, to_first, to_last
 from .packed_products import Packed, Window, of_convolution, tensor
 from .tracers import uncompiled
 
@@ -74,18 +75,19 @@ def rounded(gradient: torch.Tensor, bits: int) -> QuantArray:
 def _of_images(
     gradient: torch.Tensor, packed: Packed, window: Window, bits: int, needed: tuple[bool, bool]
 ) -> tuple[Any, Any]:
-    """Return the gradients in x [n c h w] and in w [o c/groups kh kw]."""
-    g, (x, w) = rounded(gradient.permute(0, 2, 3, 1), bits), packed
-    how = Geometry(window.stride, window.padding, window.dilation, window.groups, "NHWC", False)
+    """Return the gradients in x [n c ..] and in w [o c/groups ..]."""
+    axes, first = len(window.stride), to_first(len(window.stride))
+    g, (x, w) = rounded(gradient.permute(to_last(axes)), bits), packed
+    how = Geometry(window.stride, window.padding, window.dilation, window.groups, LAYOUTS[axes].last, False)
     of_x = of_w = None
     if needed[0] and w.constants.varies(0):  # a scale for each output, over which the gradient sums
-        decoded = tensor(g.dequantize()).permute(0, 3, 1, 2)
-        images, taps = (tensor(a.dequantize()).permute(0, 3, 1, 2).to(decoded.dtype) for a in (x, w))
+        decoded = tensor(g.dequantize()).permute(first)
+        images, taps = (tensor(a.dequantize()).permute(first).to(decoded.dtype) for a in (x, w))
         of_x, _ = of_convolution(decoded, images, taps, window, (True, False))
     elif needed[0]:
-        of_x = tensor(data_adjoint(2, g, w, x.shape[1:3], how)).permute(0, 3, 1, 2)
+        of_x = tensor(data_adjoint(axes, g, w, x.shape[1:-1], how)).permute(first)
     if needed[1]:
-        of_w = tensor(filter_adjoint(2, x, g, w.shape[1:3], how)).permute(0, 3, 1, 2)
+        of_w = tensor(filter_adjoint(axes, x, g, w.shape[1:-1], how)).permute(first)
     return of_x, of_w
 
 

@@ -12,20 +12,25 @@ from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..ops.manipulation.repacking import repack
 from ..ops.manipulation.views import permute_dims
-from ..ops.products import convolution, matrix_product
+from ..ops.products import matrix_product
+from ..ops.products.convolution import conv2d
+from ..ops.products.convolution_1d_3d import conv1d, conv3d
+from ..ops.products.geometry import to_first, to_last
 from . import gpu
 from .tracers import uncompiled
 
-Pair = tuple[int, int]
 Packed = tuple[QuantArray, QuantArray]  # x and w
 
 
-class Window(NamedTuple):
-    """A convolution's settings, each (height, width), and its groups."""
+_CONVOLUTIONS: dict[int, Any] = {1: conv1d, 2: conv2d, 3: conv3d}
 
-    stride: Pair
-    padding: Pair
-    dilation: Pair
+
+class Window(NamedTuple):
+    """A convolution's settings, each for all axes of an image, and its groups."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
     groups: int
 
 
@@ -63,44 +68,35 @@ def of_convolution(
     """Return the gradients of a convolution in x and in w, where they are needed."""
     stride, padding, dilation, groups = window
     of_x, of_w, _ = torch.ops.aten.convolution_backward(
-        gradient, x, w, None, stride, padding, dilation, False, (0, 0), groups, (*needed, False)
+        gradient, x, w, None, stride, padding, dilation, False, (0,) * len(stride), groups, (*needed, False)
     )
     return of_x, of_w
 
 
-# Named as PyTorch's functions, by which `compressed_activations` knows what a backward pass reads
-def conv2d(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor, window: Window) -> torch.Tensor:
-    """Return `value` with the gradients of the convolution of x and w."""
+def known(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor, window: Window | None) -> torch.Tensor:
+    """Return `value` with the gradients of the convolution of x and w, or without a window of x @ w.T."""
     if has_torch_function((x, w)):
-        result: torch.Tensor = handle_torch_function(conv2d, (x, w), x, w, value, window)
+        result: torch.Tensor = handle_torch_function(known, (x, w), x, w, value, window)
     else:
         result = _Known.apply(x, w.to(x.dtype), value.to(x.dtype), window)
     return result
 
 
-def linear(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Return `value` with the gradients of x @ w.T."""
-    if has_torch_function((x, w)):
-        result: torch.Tensor = handle_torch_function(linear, (x, w), x, w, value)
-    else:
-        result = _Known.apply(x, w.to(x.dtype), value.to(x.dtype), None)
-    return result
-
-
 @uncompiled
 def convolved(packed: Packed, window: Window) -> torch.Tensor:
-    """Convolve packed images [n h w c] with packed weights [o kh kw c/groups]: int32 or float32 [n o h w]."""
-    values = convolution.conv2d(
+    """Convolve packed images [n .. c] with packed weights [o .. c/groups]: int32 or float32 [n o ..]."""
+    convolve = _CONVOLUTIONS[len(window.stride)]
+    values = convolve(
         *packed, stride=window.stride, padding=window.padding, dilation=window.dilation, groups=window.groups
     )
-    return tensor(values).permute(0, 3, 1, 2)
+    return tensor(values).permute(to_first(len(window.stride)))
 
 
 @uncompiled
 def images_and_taps(x: QuantArray, w: QuantArray, groups: int) -> Packed:
-    """Return packed images [n h w c] and weights [o c/groups kh kw] as `convolved` takes them."""
-    packed_w = permute_dims(repack(w, 1), (0, 2, 3, 1))
-    if groups == x.shape[3]:
+    """Return packed images [n .. c] and weights [o c/groups ..] as `convolved` takes them."""
+    packed_w = permute_dims(repack(w, 1), to_last(w.ndim - 2))
+    if groups == x.shape[-1]:
         packed_w = repack(packed_w, 0)
     return x, packed_w.to_device(x.device)
 

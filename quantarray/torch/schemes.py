@@ -53,7 +53,11 @@ class Scheme(torch.nn.Module):
     def with_packed(self, x: torch.Tensor, axes: Sequence[int]) -> tuple[torch.Tensor, QuantArray]:
         """Call the module on x, and return x packed with its axes in another order too; x is quantised once."""
         self._follow(x)
-        q = self.packed(x.detach().permute(*axes))
+        try:
+            q = self.packed(x.detach().permute(*axes))
+        except ValueError:
+            check_values(x)  # which names the place of a NaN in x's own axes
+            raise
         self._packed = permute_dims(q, tuple(map(axes.index, range(x.ndim))))
         try:
             return self(x), q

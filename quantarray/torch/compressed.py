@@ -33,6 +33,7 @@ def compressed_activations(
     seed: int = 0,
     least: int = 1024,
     mmap_threshold: int | None = None,
+    norm_error: float | None = None,
 ) -> Compression:
     """Pack the tensors that autograd saves for the backward pass, for any model: ActNN (arXiv 2104.14129) and GACT.
 
@@ -68,6 +69,10 @@ def compressed_activations(
     system by `malloc_trim`; elsewhere than with glibc nothing happens. This is ActNN's L5, defragmentation, for a CPU.
     mmap_threshold: bytes from which on glibc maps each block by itself (`mallopt(M_MMAP_THRESHOLD)`); it holds for all
     of the process from then on.
+
+    norm_error: inputs of norms on a CPU get the fewest bits, from the layer's on, with which the root mean square error
+    of the normalised values is at most this. It is measured in the first step and in each 64th. Layers in `layers=`
+    have the bits that these say. `report.errors` has what was measured.
 
     layers: {name or class of a module: bits, or None to leave what it saves alone}, which modules inside inherit; names
     are those of `model.named_modules()`. seed: 0 to 2**32 - 1. Random numbers continue if the same context is entered
@@ -106,9 +111,11 @@ def compressed_activations(
         if group % WORD_BITS:
             raise ValueError(f"{OP}: allocate needs a group that is a multiple of {WORD_BITS}, got {group}")
         allocation = Allocation(chosen)
+    if norm_error is not None and not checks.number(OP, "norm_error", norm_error) > 0:
+        raise ValueError(f"{OP}: norm_error must be above 0, got {norm_error}")
     if mmap_threshold is not None:
         arena.map_from(checks.integer(OP, "mmap_threshold", mmap_threshold, 1))
-    rounding = Rounding(group, checks.integer(OP, "seed", seed, 0, 2**32 - 1), allocation)
+    rounding = Rounding(group, checks.integer(OP, "seed", seed, 0, 2**32 - 1), allocation, norm_error)
     return Compression(chosen, rules, rounding, model, by_layer)
 
 

@@ -24,7 +24,7 @@ from .rounding import Rounding
 from .saving import EMPTY, PLAIN, TRIMMED, Form, Rules, Saved, form_of
 from .sensitivity import checked_ids
 from .stored import Whole
-from .tracers import skip
+from .tracers import eagerly, skip
 from .unchecked import why
 
 OP = "compressed_activations"
@@ -50,7 +50,7 @@ class Compression:
         model: torch.nn.Module | None,
         layers: Mapping[Any, int | None],
     ) -> None:
-        self.bits, self.report = bits, Report()
+        self.bits, self.report = bits, Report(rounding.errors)
         self._rules, self._rounding, self._model, self._layers = rules, rounding, model, dict(layers)
         self._names = {} if model is None else {id(module): name for name, module in model.named_modules() if name}
         self._exits, self._functions = ExitStack(), Functions(self._settle_after)
@@ -86,7 +86,7 @@ class Compression:
         """Start to pack."""
         if self._thread:
             raise RuntimeError(f"{OP}: this context is entered already; make another one for a context inside it")
-        self._thread, self.report = threading.get_ident(), Report()
+        self._thread, self.report = threading.get_ident(), Report(self._rounding.errors)
         ids, self._ids = self._ids, None
         self._stack = [self.report.add(Layer("outside of modules", self.bits))]
         with ExitStack() as exits:
@@ -97,9 +97,9 @@ class Compression:
             if self._packs():
                 ACTIVE.holders.append(self._holder)
                 exits.callback(ACTIVE.holders.remove, self._holder)
-                before = torch_module.register_module_forward_pre_hook(self._begin_layer)
+                before = torch_module.register_module_forward_pre_hook(eagerly(self._begin_layer))
                 exits.callback(before.remove)
-                after = torch_module.register_module_forward_hook(self._end_layer, always_call=True)
+                after = torch_module.register_module_forward_hook(eagerly(self._end_layer), always_call=True)
                 exits.callback(after.remove)
                 exits.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, Saved.restore))
                 exits.enter_context(self._functions)
@@ -314,6 +314,6 @@ def _leave_alone(saved: Saved, view: View) -> None:
 
 skip(
     "quantarray.torch",
-    "arena coded compression gpu holder host layout operations report rounding saving sensitivity stored unchecked "
-    "windows",
+    "arena coded compression errors gpu holder host layout operations report rounding saving sensitivity stored "
+    "unchecked windows",
 )

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..arrays.size_text import ratio
+from .errors import Errors
 
 _OWNERS = 3  # that a line names
 
@@ -47,7 +48,8 @@ class Report:
     layer's sake counts there. `bits` is {name: bits an element}, the mean over a layer's elements that were rounded.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, errors: Errors) -> None:
+        self._errors = errors
         self._layers: dict[str, Layer] = {}
 
     def add(self, layer: Layer) -> Layer:
@@ -64,6 +66,15 @@ class Report:
     def bits(self) -> dict[str, float]:
         """Return the mean bits of rounded elements, of each layer that has some."""
         return {x.name: x.total_bits / x.elements for x in self._layers.values() if x.elements}
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Return how far what was rounded on a CPU is off, by layer: the norm of the errors / that of the values.
+
+        Of inputs of norms: the root mean square error of the normalised values. Measured in the first step of the
+        context, and in each 64th.
+        """
+        return {name: error for name, error in self._errors.by_layer.items() if name in self._layers}
 
     @property
     def mean_bits(self) -> float:
@@ -96,4 +107,5 @@ class Report:
         was, now = self.layers.get(layer, (self.before, self.after))
         owners = self._layers[layer].owners if layer in self._layers else []
         shared = f"shared with {', '.join(owners[:_OWNERS])}{', ..' * (len(owners) > _OWNERS)}"
-        return shared if owners and not was else ratio(now, was)
+        off = f", off by {self.errors[layer]:.2g}" if layer in self.errors else ""
+        return shared if owners and not was else ratio(now, was) + off

@@ -11,6 +11,7 @@ import torch
 from ..core.dtypes import Array
 from ..ops.quantize import mixed_rows
 from ..quantizers.grouped import Grouped
+from .errors import Errors, Norm
 from .host import Packed, Packer
 from .layout import Layout
 from .report import Layer
@@ -18,6 +19,7 @@ from .sensitivity import Allocation, Record, rows_of
 from .stored import Mixed, PackedOnGpu, round_off
 from .unchecked import Unchecked
 
+_MOST_BITS = 8
 Key = tuple[str, int]  # a layer's name, and which of its tensors
 
 
@@ -27,9 +29,9 @@ class Rounding:
     allocation: bits by sensitivity, or None. During `measuring`, one tensor of a step is rounded, or none.
     """
 
-    def __init__(self, group: int, seed: int, allocation: Allocation | None) -> None:
+    def __init__(self, group: int, seed: int, allocation: Allocation | None, norm_error: float | None = None) -> None:
         self._group, self._seed, self.allocation, self.packer = group, seed, allocation, Packer()
-        self.unchecked = Unchecked()
+        self.unchecked, self.errors = Unchecked(), Errors(norm_error)
         self.record: Record | None = None
         self._count, self._batch, self._seen = 0, 0, False
         self._ids: Array | None = None
@@ -42,8 +44,10 @@ class Rounding:
         self._ids = ids
         self._batch, self._seen = 0 if ids is None else len(ids), False
         self._places = {}
-        if self.allocation is not None and not self._measuring:
-            self.allocation.start()
+        if not self._measuring:
+            self.errors.start()
+            if self.allocation is not None:
+                self.allocation.start()
 
     def see_batch(self, inputs: Any) -> None:
         """Note the first axis of an outermost module's input, unless the batch is known.
@@ -87,6 +91,29 @@ class Rounding:
             stored = round_off(tensor, layout, bits, self._group, seed, self.packer, wrong)
         else:
             stored = packer.round_off(tensor, layout, bits, self._group, seed)
+            if self.errors.active:
+                self.errors.see(layer.name, tensor, stored)
+        layer.elements += layout.size
+        layer.total_bits += stored.bits
+        return stored
+
+    def of_norm(
+        self, node: Any, tensor: torch.Tensor, layout: Layout, bits: int, layer: Layer, packer: Packer | None
+    ) -> Packed | PackedOnGpu | None:
+        """Round a norm's input to the bits that its error asks for, from `bits` on, unless its bits are fixed."""
+        errors, name = self.errors, layer.name
+        if not errors.active or packer is None or self._measuring:
+            bits = errors.bits[name] if name in errors.bits and errors.bits[name] > bits else bits
+            return self.uniform(tensor, layout, bits, layer, packer)
+        norm = Norm(node, tensor)
+        while True:
+            stored = packer.round_off(tensor, layout, bits, self._group, self._next_seed())
+            error = norm.error(stored)
+            if bits == _MOST_BITS or layer.fixed or errors.is_enough(error):
+                break
+            bits += 1
+        errors.bits[name] = max(bits, errors.bits.get(name, 0))
+        errors.add(name, error**2 * layout.size, layout.size)
         layer.elements += layout.size
         layer.total_bits += stored.bits
         return stored
@@ -117,6 +144,8 @@ class Rounding:
         else:
             scheme = Grouped(bits, self._group, seed)
             stored = Mixed(mixed_rows.round_rows(values, ends, chosen, scheme), layout, tensor.dtype)
+        if self.errors.active:
+            self.errors.see(layer.name, tensor, stored)
         layer.elements += layout.size
         layer.total_bits += stored.bits
         return stored

@@ -165,7 +165,9 @@ def form_of(node: Any, saving: Saving, saved: Saved, rules: Rules, rounding: Rou
             if packer is not None and not (sample.ndim and [*set(sample[:_SAMPLE].tolist())][2:]):
                 stored = _two_values(tensor, layout, packer)
             bits = saving.least if saving.least > layer.bits else layer.bits
-            if stored is None and saving.as_it_is:
+            if stored is None and read is Read.NORM:
+                stored = rounding.of_norm(node, tensor, layout, bits, layer, packer)
+            elif stored is None and saving.as_it_is:
                 round_off = rounding.allocate if allocate else rounding.uniform
                 stored = round_off(tensor, layout, bits, layer, packer)
             elif stored is None:

@@ -27,6 +27,16 @@ def uncompiled(function: Function) -> Function:
     return disabled
 
 
+def eagerly(hook: Callable[..., None]) -> Callable[..., None]:
+    """Return a hook that does nothing in compiled code, which would end its graph at each module."""
+
+    def outside_of_graphs(*args: Any) -> None:
+        if not torch.compiler.is_compiling():
+            hook(*args)
+
+    return outside_of_graphs
+
+
 def skip(package: str, modules: str) -> None:
     """Let `torch.compile` run modules of a package as they are, without the calls that `disable` puts around each."""
     for module in modules.split():

@@ -1,0 +1,1 @@
+"""Training on compressed activations: time, memory, and the error of gradients."""

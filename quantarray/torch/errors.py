@@ -42,8 +42,9 @@ class Errors:
 
     def see(self, layer: str, tensor: torch.Tensor, stored: Any) -> None:
         """Measure a tensor and its form."""
-        off = stored.restore().float().sub_(tensor).square_().sum()
-        self.add(layer, float(off), float(tensor.float().square().sum()))
+        off = stored.restore().float().sub_(tensor)
+        off, size = (float(torch.linalg.vector_norm(x, dtype=torch.float32)) for x in (off, tensor))
+        self.add(layer, off**2, size**2)
 
     def is_enough(self, error: float) -> bool:
         """True for an error of a norm's input that needs no more bits."""

@@ -108,7 +108,8 @@ def line(row, rows):
         ]
         return f"{row['model']:20} {'; '.join(parts)}"
     exact = next((one for one in rows if one["model"] == row["model"] and one["mode"] == "exact"), None)
-    times = "" if exact is None or "failed" in exact else f" ({row['seconds'] / exact['seconds']:.2f} of exact)"
+    seconds, usual = (0 if one is None or "failed" in one else one["seconds"] / one["batch"] for one in (row, exact))
+    times = f" ({seconds / usual:.2f} of exact for each input)" if usual else ""
     saved = f", saved {row['saved'][0] / 1e6:.0f} -> {row['saved'][1] / 1e6:.0f} MB" if "saved" in row else ""
     return (
         f"{name} batch {row['batch']}: {1e3 * row['seconds']:.0f} ms a step{times}, held {row['held'] / 1e6:.0f} MB, "

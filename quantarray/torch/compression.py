@@ -14,7 +14,7 @@ from torch.nn.modules import module as torch_module
 from . import arena
 from .coded import coded
 from .functions import Functions
-from .holder import ACTIVE, Holder, View
+from .holder import ACTIVE, Holder, Levels, View
 from .layout import LAYOUTS
 from .measuring import measured
 from .operations import ALWAYS, LOSSES, SAVINGS, Saving, is_product, packed_by, tensors_in
@@ -265,16 +265,9 @@ class Compression:
             product = None if layer.linear and not product else product
         if layer.bits is None or saved.witness._version != saved.version:
             return None
-        if view.levels is not None and _CODES in view.forms:
-            return view.forms[_CODES]  # type: ignore[no-any-return]
-        if view.levels is not None and saved.layout.size >= self._rules.least and saved.layout.dense:
-            codes = coded(saved.witness, saved.layout, view.levels, rounding.packer.arena)
-            if codes is not None:
-                layer.after += codes.nbytes
-                view.forms[_CODES] = form = Form(codes, layer)
-                return form
-        if product is None:
-            return None
+        form = None if view.levels is None else self._codes(saving, saved, view, view.levels)
+        if form is not None or product is None:
+            return form
         if saved.of_loss and saving.least and saving.read is not Read.PROBABILITY:
             return None
         # Errors of a product's input stay in that product's gradients. Those of a norm's spread through all layers
@@ -300,6 +293,20 @@ class Compression:
             before.layer.after -= before.stored.nbytes
             before.stored = form.stored
         view.forms[kind] = form
+        return form
+
+    def _codes(self, saving: Saving, saved: Saved, view: View, levels: Levels) -> Form | None:
+        """Return the form of what a quantiser has made, which is exact, so that every function may read it.
+
+        None where there is none yet, and a mask or a shape is enough.
+        """
+        form: Form | None = view.forms.get(_CODES)
+        reads_values = saving.least > 0 or saving.read is Read.EXACT
+        if form is None and reads_values and saved.layout.size >= self._rules.least and saved.layout.dense:
+            codes = coded(saved.witness, saved.layout, levels, self._rounding.packer.arena)
+            if codes is not None:
+                view.forms[_CODES] = form = Form(codes, saved.layer)
+                saved.layer.after += codes.nbytes
         return form
 
 

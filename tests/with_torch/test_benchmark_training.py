@@ -33,7 +33,7 @@ def test_a_table_of_steps(inside, tmp_path, capsys):
     assert exact["loss"] == packed["loss"] and "saved" not in exact and packed["saved"][0] > 4 * packed["saved"][1]
     assert all(row["seconds"] > 0 and row["peak"] >= row["held"] for row in (exact, packed))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("squeezenet1_0  exact     batch 4: ") and "of exact), held" in lines[1]
+    assert lines[0].startswith("squeezenet1_0  exact     batch 4: ") and "of exact for each input), held" in lines[1]
 
 
 def test_gradients_of_networks(inside, capsys):

@@ -145,6 +145,15 @@ def test_a_layer_that_is_left_alone_and_one_tensor_of_two_layers():
     assert context.report.layers["Linear 0"] == (x.nbytes, x.nbytes)
 
 
+def test_masks_and_shapes_of_codes_take_no_more_than_of_floats():
+    x = rand(4, 8, 16, 16).requires_grad_()
+    for function, most in ((lambda q: nn.functional.max_pool2d(q, 2), 2048), (lambda q: q.clamp(0.1, 0.9), 1100)):
+        context = T.compressed_activations(2, layers={T.PACT: None})
+        with context:
+            function(T.PACT(4, 1.0)(x * 1))
+        assert context.report.layers["outside of modules"][1] <= most
+
+
 def test_packed_layers_quantise_once(monkeypatch):
     calls, packed = [], T.Sign.packed
     monkeypatch.setattr(T.Sign, "packed", lambda self, x: calls.append(tuple(x.shape)) or packed(self, x))

@@ -287,7 +287,9 @@ class Compression:
             raise ValueError(f"{why(layer.name, saved.witness)} ({error})") from None
         if stored is None and rounding.record is None:
             return None
-        form = Form(Whole(saved.witness.detach(), view.nbytes) if stored is None else stored, layer, rounding.record)
+        form = Form()
+        form.stored = Whole(saved.witness.detach(), view.nbytes) if stored is None else stored
+        form.layer, form.bits, form.record = layer, layer.bits, rounding.record
         layer.after += form.stored.nbytes
         if before is not None:  # one of fewer bits, which is no longer needed
             before.layer.after -= before.stored.nbytes
@@ -305,7 +307,8 @@ class Compression:
         if form is None and reads_values and saved.layout.size >= self._rules.least and saved.layout.dense:
             codes = coded(saved.witness, saved.layout, levels, self._rounding.packer.arena)
             if codes is not None:
-                view.forms[_CODES] = form = Form(codes, saved.layer)
+                view.forms[_CODES] = form = Form()
+                form.stored, form.layer, form.bits, form.record = codes, saved.layer, saved.layer.bits, None
                 saved.layer.after += codes.nbytes
         return form
 

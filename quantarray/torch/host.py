@@ -46,7 +46,7 @@ class Packed:
             upper[...] = constants
             constants = single
         out = np.ndarray((1, layout.size), np.float32, values.numpy())
-        kernel("cpu", "decode_uniform")(self.words, constants[1], constants[0], self.group, out)
+        kernel("cpu", "decode_spaced")(self.words, constants[1], constants[0], 0, 1, self.group, out)
         if self.device.type != "cpu":
             values = values.to(self.device)
         return values if layout.in_order and self.dtype is torch.float32 else layout.restore(values, self.dtype)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import gpu
 from .holder import View
 from .host import Packer
 from .layout import Layout
@@ -48,10 +47,12 @@ class Rules(NamedTuple):
 class Form:
     """A tensor's form, which several saved tensors may share, the layer that it counts for, and that layer's bits."""
 
-    __slots__ = ("bits", "layer", "record", "stored")
+    __slots__ = ("bits", "layer", "record", "stored")  # without __init__, a call less for each saved tensor
 
-    def __init__(self, stored: Stored, layer: Any, record: Any = None) -> None:
-        self.stored, self.layer, self.bits, self.record = stored, layer, layer.bits, record
+    bits: int
+    layer: Any
+    record: Any
+    stored: Stored
 
 
 class Saved:
@@ -144,7 +145,7 @@ def form_of(node: Any, saving: Saving, saved: Saved, rules: Rules, rounding: Rou
 
     allocate: round it to bits of its own. Raises ValueError for NaN and infinity.
     """
-    tensor, layout, layer, on_gpu = saved.witness, saved.layout, saved.layer, gpu.on_gpu(saved.witness)
+    tensor, layout, layer, on_gpu = saved.witness, saved.layout, saved.layer, saved.witness.device.type == "cuda"
     read, packer = what_is_read(node, saving) if saving.depends else saving.read, None if on_gpu else rounding.packer
     stored: Stored | None = None
     if (not rules.norms and saving.name in _BATCH_NORMS) or not (on_gpu or tensor.device.type == "cpu"):

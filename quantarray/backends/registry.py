@@ -71,6 +71,7 @@ _FILES = {
     "conv_weights": "popcount.conv",
     "conv_words": "popcount.conv",
     "conv": "popcount.conv",
+    "group_product": "int8.group_products",
     "dot_weights": "int8.dot",
     "dot_words": "int8.dot",
     "dot": "int8.dot",

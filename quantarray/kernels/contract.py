@@ -13,6 +13,7 @@ from .fits import group_ends as group_ends
 from .fits import range_constants as range_constants
 from .fits import sums as sums
 from .float_products import float_product as float_product
+from .float_products import group_product as group_product
 from .float_products import row_product as row_product
 from .float_products import row_product_levels as row_product_levels
 from .float_products import row_product_spaced as row_product_spaced

@@ -1,4 +1,4 @@
-"""A part of the contract: kernels that multiply float32 values."""
+"""A part of the contract: kernels that multiply rows of floats."""
 
 from __future__ import annotations
 
@@ -26,3 +26,16 @@ def row_product_spaced(
 
 def row_product_levels(x: Array, words: Array, levels: Array, row: Array, group: int, out: Array) -> None:
     """`row_product` with the values of `decode_levels`, float32. On the CPU only."""
+
+
+def group_product(
+    codes: Array, shares: Array, starts: Array, sums: Array, words: Array, low: Array, step: Array, apart: int,
+    group: int, out: Array,
+) -> None:  # fmt: skip
+    """Multiply rows of bytes: out[r, o] float32 from codes int8[r k], k a multiple of 64, and words [planes o k/64].
+
+    Sum i of 16 adds, for each 64 elements, those of 4 neighbours from 4i on: as float32, starts[r, n] + sum of
+    codes[r, j] * apart * code[o, j] times (step[o, group of n] * shares[r, n]), n being the number of the 4; then
+    low[o, group of n] * sums[r, n], if low has elements. Products and their additions are rounded once together where
+    the CPU can; the 16 sums are added as in `row_product`. apart * code is at most 255; group 16, 32, or a multiple
+    of 64, or at least k; constants float32[o groups], of groups that fill the words."""

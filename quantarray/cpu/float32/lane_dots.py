@@ -97,7 +97,7 @@ def _function(module, rows, columns):
         add(lambda side: _first_lanes(builder, builder.gep(side, [whole]), left, zero))
     for (r, c), slot in sums.items():
         place = builder.gep(to, [builder.add(builder.mul(const(r), width), const(c))])
-        builder.store(_folded(builder, builder.load(slot)), place)
+        builder.store(folded(builder, builder.load(slot)), place)
     builder.ret_void()
     return function
 
@@ -111,7 +111,7 @@ def _first_lanes(builder, data, count, zero):
     return builder.load(vector)
 
 
-def _folded(builder, total):
+def folded(builder, total):
     """Add the halves of a vector until one lane is left."""
     count = LANES
     while count > 1:

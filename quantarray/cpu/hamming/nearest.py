@@ -27,6 +27,7 @@ LEAST = 1 << 16  # words compared that are worth a parallel region
 FAR = np.iinfo(np.int64).max
 ROOM = 1 << 62  # more than any distance, to which a number of ones can be added
 SEVERAL = 4  # queries from which on rows are transposed into lanes
+_MANY = 32  # rows of a result from which on inserting them takes a time that counts
 _BEYOND = 65535  # all sums of MOST words
 BY_LANES = IN_REGISTERS  # a branch on a global is not even compiled where it is False
 
@@ -37,10 +38,15 @@ def nearest(words, queries, out):
     if not rows or not out.size:
         return
     workers = threads.workers(work, LEAST)
-    best = np.repeat(out[None], threads.pieces(-(-rows // ROWS), workers), axis=0) if workers > 1 else out[None]
+    best = np.repeat(out[None], pieces_of(rows, workers, out.shape[2]), axis=0)
     threads.run(_nearest_range, (words, queries, best), len(best), workers, len(best))
     if workers > 1:
         _merge(best, out)
+
+
+def pieces_of(rows, workers, k):
+    """Return the number of pieces of rows: few where many rows are stored, as each piece sorts as many."""
+    return 1 if workers == 1 else workers if k > _MANY else threads.pieces(-(-rows // ROWS), workers)
 
 
 def _merge(best, out):

@@ -20,7 +20,7 @@ from ..runtime.schedule import Kernel, share
 from .distance_pairs import near_pairs
 from .distances import QUERIES, ROWS, near_lanes, near_rows
 from .lanes import PAIRED, distance_of, in_pairs, transpose
-from .nearest import BY_LANES, LEAST, ROOM, SEVERAL, STRETCH
+from .nearest import BY_LANES, LEAST, ROOM, SEVERAL, STRETCH, pieces_of
 
 _NONE = -1.0  # less than any similarity
 _FAR = 2.0**62  # more than any distance
@@ -32,7 +32,7 @@ def nearest_sets(words, queries, alpha, beta, scores, out):
     if not rows or not out.size:
         return
     workers = threads.workers(work, LEAST)
-    pieces = threads.pieces(-(-rows // ROWS), workers) if workers > 1 else 1
+    pieces = pieces_of(rows, workers, out.shape[1])
     best, ids = (np.repeat(a[None], pieces, axis=0) for a in (scores, out))
     sets = Sets(float(alpha), float(beta), _NONE)
     threads.run(_search_range, (words, queries, sets, best, ids, np.zeros(pieces, np.int64)), pieces, workers, pieces)

@@ -180,7 +180,8 @@ def _placed(
         nbytes = None if of.nbytes is None else math.prod(shape) // of.block * of.nbytes + of.tail
         if room[name] < (nbytes or 0):
             after = "the file ends: it is truncated" if name == order[-1] else "the next tensor begins"
-            raise FormatError(f"its tensor {name!r:.80} {shape} has {nbytes} bytes, and after {room[name]} {after}")
+            held = max(0, room[name])
+            raise FormatError(f"its tensor {name!r:.80} {shape} has {nbytes} bytes, and after {held} {after}")
         tensors[name] = Tensor(of, shape, start + offset, nbytes)
     return tensors
 

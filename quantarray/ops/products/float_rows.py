@@ -27,6 +27,8 @@ from .operand import bias_values
 
 _VALUES = 1 << 20  # of weights, or of their levels, that are in memory at once: 4 MiB
 _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as BitNet has it
+_SMALL = 16, 32  # elements of groups that are shorter than a word
+_MOST_BYTE = 255
 _FLOATS = "float16", "float32", "bfloat16"
 
 
@@ -40,17 +42,23 @@ def product(
     integers: Callable[[Array, QuantArray], Array],
 ) -> Any:  # fmt: skip
     """x [.. k] of floats times w [o k]; see `linear`. integers: the product of int8 [m k] and packed weights."""
-    check_runs(op, "quantize_x", quantize_x)
+    check_runs(op, "quantize_x", quantize_x, _SMALL)
     a = _widened(op, x)
     if not a.ndim or a.shape[-1] != w.shape[1]:
         raise ValueError(f"{op}: x {a.shape} and w {w.shape} must have the same last length")
     device = common_device(op, x=a, w=w)
     kind = checks.dtype(op, "out_dtype", np.float32 if out_dtype is None else out_dtype, (np.float16, np.float32))
-    shift = bias_values(op, bias, w.shape[0])
+    shift, k = bias_values(op, bias, w.shape[0]), w.shape[1]
+    in_groups = quantize_x is not None and _in_groups(op, w, quantize_x)
     rows, shape = contiguous(a).reshape(-1, w.shape[1]), (*a.shape[:-1], w.shape[0])
 
     def call(buffer: Array | None) -> Any:
-        y = _by_values(rows, w) if quantize_x is None else by_codes(op, rows, w, quantize_x, integers)
+        if quantize_x is None:
+            y = _by_values(rows, w)
+        elif in_groups:
+            y = _by_groups(op, rows, w, k if quantize_x == "row" else quantize_x)
+        else:
+            y = by_codes(op, rows, w, quantize_x, integers)
         if shift is not None:
             y += namespace(device).asarray(shift.astype(np.float32))
         result = y.reshape(shape)
@@ -66,12 +74,33 @@ def product(
     return calls.write_to(op, device, out, requantize, kind, shape, len(shape) - 1, call)
 
 
-def check_runs(op: str, name: str, value: Any) -> None:
-    """Check for what becomes int8 together: "row", a multiple of 64 elements, or None."""
+def check_runs(op: str, name: str, value: Any, small: tuple[int, ...] = ()) -> None:
+    """Check for what becomes int8 together: "row", a multiple of 64 elements, one of `small`, or None."""
     if value in (None, "row"):
         return
-    if checks.integer(op, name, value, WORD_BITS) % WORD_BITS:
-        raise ValueError(f'{op}: {name} must be "row" or a multiple of {WORD_BITS} elements, got {value!r}')
+    if isinstance(value, str):
+        raise ValueError(f'{op}: {name} must be "row" or a number of elements, got {value!r}')
+    if (count := checks.integer(op, name, value, 1)) not in small and count % WORD_BITS:
+        named = ", ".join(['"row"', *map(str, small)]) + ("," if small else "")
+        raise ValueError(f"{op}: {name} must be {named} or a multiple of {WORD_BITS} elements, got {value!r}")
+
+
+def _in_groups(op: str, w: QuantArray, quantize_x: Any) -> bool:
+    """Return True if `group_product` takes the product: levels are evenly spaced, and x or w is in groups."""
+    few = w.group is not None and w.group % WORD_BITS
+    if quantize_x == "row" and not few:
+        return False
+    span = spacing(w.dtype) if w.dtype.kind != "uniform" else (0, 1)
+    even = span is not None and 0 < span[1] and span[1] * (w.dtype.n_levels - 1) <= _MOST_BYTE
+    if even and (not few or w.group in _SMALL):
+        return True
+    if few or quantize_x in _SMALL:
+        raise ValueError(
+            f"{op}: with quantize_x, groups of less than {WORD_BITS} elements are {' and '.join(map(str, _SMALL))}, of "
+            f"evenly spaced levels; w is {w.dtype} in groups of {w.group}, quantize_x {quantize_x!r}; without "
+            "quantize_x, x is multiplied by the values of w"
+        )
+    return False
 
 
 def _widened(op: str, x: Any) -> Array:
@@ -107,6 +136,41 @@ def _by_values(x: Array, w: QuantArray) -> Array:
     return y
 
 
+def _by_groups(op: str, x: Array, w: QuantArray, run: int) -> Array:
+    """x as int8 of each `run` elements, times codes of groups, by `group_product`."""
+    device, (m, k) = device_of(x), x.shape
+    xp, length = namespace(device), w.words.shape[-1] * WORD_BITS
+    y = empty(device, (m, w.shape[0]), np.float32)
+    if not y.size or not k:
+        y[...] = 0
+        return y
+    runs = -(-k // run)
+    parts = xp.zeros((m, runs * run), np.float32)
+    parts[:, :k] = x
+    parts = parts.reshape(m, runs, run)
+    ends = xp.abs(parts).max(axis=2)
+    _check_finite(op, ends)
+    ends = xp.maximum(ends, _LEAST)
+    codes = xp.zeros((m, length), np.int8)
+    codes[:, :k] = xp.rint(parts * (np.float32(127) / ends)[..., None]).astype(np.int8).reshape(m, -1)[:, :k]
+    four = (xp.arange(length // 4) * 4 // run).clip(0, runs - 1)
+    shares = contiguous((ends / np.float32(127))[:, four])
+    fours = codes.reshape(m, -1, 4).sum(axis=2, dtype=np.int32)
+    words, low, step, first, apart, group = spaced_operands(w)
+    sums = fours.astype(np.float32) * shares if low.size else xp.zeros((0, 0), np.float32)
+    groups = max(1, length // group) if group < WORD_BITS else step.shape[1]
+    low, step = (np.pad(a, [(0, 0), (0, groups - a.shape[1])]) if a.size else a for a in (low, step))
+    kernel(device, "group_product")(
+        codes, shares, fours * np.int32(first), sums, words, low, step, apart, max(group, 1), y
+    )  # fmt: skip
+    return y
+
+
+def _check_finite(op: str, ends: Array) -> None:
+    if not np.isfinite(to_host(ends)).all():
+        raise ValueError(f"{op}: x must be finite where it is quantised, got a NaN or an infinity")
+
+
 def by_codes(
     op: str, x: Array, w: QuantArray, quantize_x: Any, integers: Callable[[Array, QuantArray], Array]
 ) -> Array:
@@ -121,8 +185,7 @@ def by_codes(
     for first in range(0, k if len(x) else 0, group):
         part = x[:, first : first + group]
         ends = xp.abs(part).max(axis=1, keepdims=True)
-        if not np.isfinite(to_host(ends)).all():
-            raise ValueError(f"{op}: x must be finite where it is quantised, got a NaN or an infinity")
+        _check_finite(op, ends)
         scale = np.float32(127) / xp.maximum(ends, _LEAST)
         codes = xp.rint(part * scale).astype(np.int8)
         total += integers(codes, w if group >= k else w[:, first : first + group]).astype(np.float64) / scale

@@ -71,8 +71,10 @@ def linear(
     on GPUs and on all CPUs with fused multiply-add; the bias is added last. w may have groups of any length.
 
     With quantize_x="row" each row of such an x becomes int8 first, rint(x * s) with s = 127 / max(abs(x)), as BitNet
-    b1.58 has it (Ma et al., 2024, arXiv:2402.17764), or with a multiple of 64 each run of so many elements; the exact
-    product of integers is divided by s. Raises ValueError for a NaN or an infinity in x then.
+    b1.58 has it (Ma et al., 2024, arXiv:2402.17764); the exact product of integers is divided by s. With 16, 32 or a
+    multiple of 64, each run of so many elements becomes int8; exact sums of 4 products are multiplied by the scales of
+    x and w, and added in float32. w may then have groups of 16 or 32, too, if its levels are evenly spaced. Raises
+    ValueError for a NaN or an infinity in x then.
 
     >>> import numpy as np, quantarray as qa
     >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))
@@ -86,6 +88,10 @@ def linear(
     floats = float_rows.is_floats(x)
     if not floats and quantize_x is not None:
         raise TypeError(f"{op}: quantize_x is for x of float32, float16 or bfloat16, got {checks.kind(x)}")
+    if str(getattr(x, "dtype", "")).endswith("float64"):
+        raise TypeError(
+            f"{op}: x of floats must be float32, float16 or bfloat16, got float64; pass x.astype('float32')"
+        )
     if not (floats or isinstance(x, QuantArray)):
         x = operand(op, "x", x)
     if not isinstance(w, QuantArray):

@@ -207,11 +207,11 @@ def spaced_operands(q: QuantArray) -> tuple[Array, Array, Array, int, int, int]:
     if q.dtype.kind == "uniform":
         words, low, step, group = uniform_operands(q)
         return words, low, step, 0, 1, group
-    spaced = spacing(q.dtype)
-    assert q.scale is not None and spaced is not None
-    groups = q.scale.shape[-1]
+    spaced, scale = spacing(q.dtype), np.ones(1, np.float32) if q.scale is None else q.scale
+    assert spaced is not None
+    groups = scale.shape[-1]
     group = q.shape[-1] if groups == 1 else q.group or q.shape[-1]
-    return _rows_of_words(q), np.empty((0, 0), np.float32), _rows_of(q.scale, q, groups), *spaced, group
+    return _rows_of_words(q), np.empty((0, 0), np.float32), _rows_of(scale, q, groups), *spaced, group
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ import tracemalloc
 import fake_cupy
 import numpy as np
 import pytest
-from float_products import in_lanes
+from float_products import in_groups, in_lanes
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import channels, laws, samples, seeds
@@ -101,15 +101,49 @@ def test_the_largest_magnitude_is_127():
         assert y[0, 5] == -y[0, 3] and abs(y[0, 5] / magnitude - 1) < 3e-7
 
 
-@pytest.mark.parametrize("group", [64, 128, 256])
-def test_rows_in_groups(group):
-    values = W.dequantize()
+SCHEMES = {
+    "integers": lambda bits: qa.Uniform(bits),
+    "offsets": lambda bits: qa.Uniform(bits, symmetric=False),
+}
+
+
+@given(st.data(), st.integers(1, 8), st.integers(1, 9), st.sampled_from([1, 2, 15, 17, 40]), seeds())
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_rows_in_groups(scheme, data, bits, rows, outputs, seed):
+    """Groups of x and of w of 16, 32 and more, rows that end within a word, and one scale for all."""
+    rng, k = np.random.default_rng(seed), data.draw(st.sampled_from([1, 15, 33, 64, 100, 127, 200, 448]))
+    x, base = (rng.normal(size=(n, k)).astype(np.float32) for n in (rows, outputs))
+    group = data.draw(st.sampled_from([None, 16, 32, 64, 128]))
+    w = qa.quantize(base, SCHEMES[scheme](bits), **({} if group is None else {"group": group}))
+    run = data.draw(st.sampled_from([16, 32, 64, 192, "row"] if w.group in (16, 32) else [16, 32, 64, 192]))
+    expected = in_groups(x, w, k if run == "row" else run)
+    np.testing.assert_array_equal(qa.linear(x, w, quantize_x=run), expected)
+    exact = x.astype(np.float64) @ w.dequantize().astype(np.float64).T
+    assert np.abs(expected - exact).max() <= 0.02 * (np.abs(x) @ np.abs(w.dequantize()).T).max() + 1e-6
+
+
+@pytest.mark.parametrize("run", [16, 32, 64])
+def test_plain_integers_in_groups(run):
+    """Ternary weights without a scale, with zero rows, and bipolar ones, whose levels are two apart."""
+    x = X.copy()
+    x[1] = 0
+    for w in (W, qa.from_codes(W.codes() % 2, qa.bipolar)):
+        np.testing.assert_array_equal(qa.linear(x, w, quantize_x=run), in_groups(x, w, run))
+
+
+@pytest.mark.parametrize("run", [64, 128])
+def test_other_levels_in_groups(run):
+    """Of levels that are not evenly spaced, exact sums of each group of x."""
+    w = qa.encode(np.array([-2, 0, 3])[W.codes()], (-2, 0, 3))
     expected = np.zeros((4, 300))
-    for first in range(0, 200, group):
-        part = X[:, first : first + group]
+    for first in range(0, 200, run):
+        part = X[:, first : first + run]
         s = np.float32(127) / np.abs(part).max(1, keepdims=True)
-        expected += (np.rint(part * s).astype(int) @ values[:, first : first + group].T) / s.astype(np.float64)
-    np.testing.assert_array_equal(qa.linear(X, W, quantize_x=group), expected.astype(np.float32))
+        values = w.dequantize()[:, first : first + run]
+        expected += (np.rint(part * s).astype(int) @ values.T) / s.astype(np.float64)
+    np.testing.assert_array_equal(qa.linear(X, w, quantize_x=run), expected.astype(np.float32))
+    with pytest.raises(ValueError, match="groups of less than 64 elements are 16 and 32, of evenly spaced levels"):
+        qa.linear(X, w, quantize_x=32)
 
 
 def test_scaled_weights():
@@ -119,7 +153,7 @@ def test_scaled_weights():
     assert 0 < error < 0.5
 
 
-@pytest.mark.parametrize("quantize_x", [None, "row", 64])
+@pytest.mark.parametrize("quantize_x", [None, "row", 32, 64])
 def test_a_gpu_gives_the_same(quantize_x):
     expected = qa.linear(X, W, bias=np.float32(range(300)), quantize_x=quantize_x)
     with fake_cupy.gpu() as xp, fake_cupy.sums_in_another_order():
@@ -134,9 +168,9 @@ def test_a_gpu_gives_the_same(quantize_x):
     [
         (lambda: qa.linear(X[:, :7], W), ValueError, r"x \(4, 7\) and w \(300, 200\) must have the same last length"),
         (lambda: qa.linear(X.astype(np.float64), W), TypeError, "float64"),
-        (lambda: qa.linear(X, W, quantize_x=60), ValueError, "quantize_x must be at least 64, got 60"),
-        (lambda: qa.linear(X, W, quantize_x=100), ValueError, 'must be "row" or a multiple of 64'),
-        (lambda: qa.linear(X, W, quantize_x="column"), TypeError, "quantize_x must be an integer"),
+        (lambda: qa.linear(X, W, quantize_x=60), ValueError, 'must be "row", 16, 32, or a multiple of 64'),
+        (lambda: qa.linear(X, W, quantize_x=100), ValueError, 'must be "row", 16, 32, or a multiple of 64'),
+        (lambda: qa.linear(X, W, quantize_x="column"), ValueError, 'must be "row" or a number'),
         (lambda: qa.linear(X * np.nan, W, quantize_x="row"), ValueError, "x must be finite where it is quantised"),
         (lambda: qa.linear(np.ones((1, 200), np.int8), W, quantize_x="row"), TypeError, "quantize_x is for x of float"),
         (lambda: qa.linear(X, W, out_dtype=np.int32), TypeError, "out_dtype must be one of float16, float32"),

@@ -38,7 +38,7 @@ def nearest(words, queries, out):
     if not rows or not out.size:
         return
     workers = threads.workers(work, LEAST)
-    best = np.repeat(out[None], pieces_of(rows, workers, out.shape[2]), axis=0)
+    best = np.repeat(out[None], pieces_of(rows, workers, out.shape[2]), axis=0) if workers > 1 else out[None]
     threads.run(_nearest_range, (words, queries, best), len(best), workers, len(best))
     if workers > 1:
         _merge(best, out)

@@ -72,6 +72,7 @@ _FILES = {
     "conv_words": "popcount.conv",
     "conv": "popcount.conv",
     "group_product": "int8.group_products",
+    "conv_added": "popcount.conv_added",
     "dot_weights": "int8.dot",
     "dot_words": "int8.dot",
     "dot": "int8.dot",

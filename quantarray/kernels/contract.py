@@ -22,6 +22,8 @@ from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, P
 from .searches import nearest as nearest
 from .searches import nearest_sets as nearest_sets
 from .searches import within_sets as within_sets
+from .shortcuts import add_shortcut as add_shortcut
+from .shortcuts import conv_added as conv_added
 
 
 def pack(codes: Array, out: Array) -> None:
@@ -202,17 +204,6 @@ def elementwise(
     uint64[planes rows words], or of size 0: a value's code is the number of limits float32[T channels] that it is over,
     with channels filled up to words; flip uint64[2 words] has the channels whose codes count the others, and the
     channels there are. nan bool[pieces] is set where codes are asked for and a value is NaN."""
-
-
-def add_shortcut(
-    values: Array, shortcut: Array, levels: Array, bounds: Array, finish: Finish, sums: Array, over: Array, out: Array
-) -> None:
-    """Add a shortcut to values[rows channels], int32, int64 or float32, and round the sums to the dtype of `sums`.
-
-    shortcut: integers or floats [rows channels], or codes uint64[planes rows words] of the values levels[code]. levels
-    and bounds [2] are int64, or float64 for float32 sums. Where a sum is NaN or beyond the bounds, over int64[1] is 1.
-    sums [rows channels], which may be the memory of values, and out uint64[planes rows words], zero on entry, get sums
-    and codes of them; either may be empty."""
 
 
 def max_pool(words: Array, plan: Plan, flip: Array, out: Array) -> None:

@@ -169,6 +169,17 @@ class Finish(NamedTuple):
     lines: Array  # float64[4 lanes] of `rank_lines.py`: lines of ranks, for more than 15 thresholds; or empty
 
 
+class Shortcut(NamedTuple):
+    """A shortcut that is added to results: numbers, or codes of the values levels[code].
+
+    Sums are compared with bounds and thresholds in the dtype of `levels`, int64, or float64 for float32 sums.
+    """
+
+    values: Array  # integers or floats [rows channels], or codes uint64[planes rows words]
+    levels: Array  # [codes], or one 0 where values are numbers
+    bounds: Array  # [2]
+
+
 class Fixed(NamedTuple):
     """A product's arguments that stay from call to call, for operands and a result of one form.
 

@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("numba_cuda")
 
+import fake_cupy
 import stubbed_gpu
 
 import quantarray as qa
@@ -46,3 +47,27 @@ def test_calls_in_front_of_a_launch(name):
     print(f"{name}: {number} calls")
     assert starts[1] == starts[2] == starts[3] == starts[0][-1:] and bool(starts[1]) == (name != "q + 1")
     assert 10 < number <= MOST
+
+
+SHORTCUTS = {
+    "packed": lambda xp: signs(2, 14, 14, 64).to_device("cuda"),
+    **{
+        name: lambda xp, name=name: xp.asarray(np.zeros((2, 14, 14, 64), name)) for name in ("int8", "int32", "float32")
+    },
+}
+
+
+@pytest.mark.parametrize("how", [{}, {"requantize": T}, {"requantize": T, "return_sum": True}], ids=str)
+@pytest.mark.parametrize("name", SHORTCUTS)
+def test_a_shortcut_costs_no_launch(name, how):
+    """Besides the launch of the product, codes are cleared, and the flag of sums that might not fit int32."""
+    with stubbed_gpu.stubbed() as (xp, started):
+        x, w = signs(2, 14, 14, 64).to_device("cuda"), OPERANDS["w"].to_device("cuda")
+        shortcut = SHORTCUTS[name](xp)
+        for _ in range(3):
+            started.clear()
+            fake_cupy.launches.clear()
+            qa.conv2d(x, w, padding=1, residual=shortcut, **how)
+    (start,) = started
+    assert start[0].py_func.__name__ == "bmma_tile"
+    assert fake_cupy.launches == ["zeros"] * (bool(how) + (name == "int32"))

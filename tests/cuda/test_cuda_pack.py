@@ -8,6 +8,7 @@ from cuda_backend import both
 
 from quantarray.backends.registry import kernel
 from quantarray.core.format import word_count
+from quantarray.kernels.operands import Shortcut
 from quantarray.ops.products import epilogue
 from quantarray.ops.products.lanes import GroupLanes
 
@@ -238,7 +239,7 @@ def test_add_shortcut(stored, other, values, channels):
         sums = np.zeros((0, 0) if stored == "codes" else a.shape, dtype)
         out = np.zeros((0, 0, 0), np.uint64) if stored == "sums" else words(2, 3, channels, 0)
         over = np.zeros(1, np.int64)
-        kernel(device, "add_shortcut")(a, b, levels, bounds, finish, sums, over, out)
+        kernel(device, "add_shortcut")(a, Shortcut(b, levels, bounds), finish, sums, over, out)
         return sums, over, out
 
     (_, over, _) = results = added("cpu")

@@ -210,6 +210,7 @@ def install():
     libdevice.fdiv_rn = libdevice.ddiv_rn = np.divide
     libdevice.floor, libdevice.ceil = np.floor, np.ceil
     libdevice.float_as_int = lambda x: np.float32(x).view(np.int32)
+    libdevice.int_as_float = lambda x: np.int32(x).view(np.float32)
     libdevice.half2float = lambda bits: np.float32(np.int16(bits).view(np.float16))
     libdevice.float2half_rn = lambda x: np.float16(x).view(np.int16)
 

@@ -11,11 +11,11 @@ from .finish import Lanes, store, target
 _LEAST = 1 << 14  # results that are worth a parallel region
 
 
-def add_shortcut(values, shortcut, levels, bounds, finish, sums, over, out):
+def add_shortcut(values, shortcut, finish, sums, over, out):
     if not values.size:
         return
-    arguments = values, shortcut, levels, bounds, finish, sums, over, out
-    run = _add_codes if shortcut.ndim == 3 else _add_values
+    arguments = values, *shortcut, finish, sums, over, out
+    run = _add_codes if shortcut.values.ndim == 3 else _add_values
     threads.run(run, arguments, len(values), threads.workers(values.size, _LEAST))
 
 
@@ -69,7 +69,7 @@ def _finish(near, rounded, bounds, valid, channel, row, sums, over, to):
         beyond |= not (near[0, lane] >= low and near[0, lane] <= high)
         rounded[lane] = near[0, lane]
         near[0, lane] = rounded[lane]
-    if beyond:
+    if beyond and over.size:
         over[0] = 1
     if sums.size:
         for lane in range(np.uint64(valid)):

@@ -11,22 +11,22 @@ from ..runtime.warp import place_of_lane, put_code
 from .finish import changes, code_of
 
 
-def add_shortcut(values, shortcut, levels, bounds, finish, sums, over, out):
+def add_shortcut(values, shortcut, finish, sums, over, out):
     if not values.size:
         return
-    packed, real = shortcut.ndim == 3, levels.dtype == np.float64
-    halves = launch.halves(out if out.size else over.reshape(1, 1, 1).view(np.uint64))
+    packed, real = shortcut.values.ndim == 3, shortcut.levels.dtype == np.float64
+    unused = launch.array(values).view(np.uint32)[None]
+    codes, totals = launch.halves(out) if out.size else unused, sums if sums.size else values
     tables = (launch.resident(a) for a in (finish.thresholds, finish.flip))
     grid, block = launch.rows_by_halves(len(values), -(-values.shape[1] // LANES))
-    first = launch.halves(shortcut) if packed else shortcut
-    run = _kernel(real, packed, bool(out.size), bool(sums.size))
-    totals = sums if sums.size else over.reshape(1, 1)
-    constants = launch.resident(levels), launch.resident(bounds)
-    launch.run(run, grid, block, values, first, *constants, *tables, changes(finish), totals, over, halves)
+    other = launch.halves(shortcut.values) if packed else shortcut.values
+    run = _kernel(real, packed, bool(out.size), bool(sums.size), bool(over.size))
+    constants = launch.resident(shortcut.levels), launch.resident(shortcut.bounds)
+    launch.run(run, grid, block, values, other, *constants, *tables, changes(finish), totals, over, codes)
 
 
 @cache
-def _kernel(real, packed, codes, stored):
+def _kernel(real, packed, codes, stored, checked):
     """Make a kernel for each form: float32 sums or integers, a shortcut of codes or of values, what is stored."""
 
     @cuda.jit
@@ -50,7 +50,7 @@ def _kernel(real, packed, codes, stored):
                 else:
                     total = np.int64(values[row, channel]) + np.int64(other)
                 inside = total >= bounds[0] and total <= bounds[1]
-                if not inside:
+                if checked and not inside:
                     over[0] = 1
                 if stored and (real or inside):
                     sums[row, channel] = total

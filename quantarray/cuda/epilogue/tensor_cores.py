@@ -14,6 +14,7 @@ from ..runtime.target import cuda
 from ..runtime.warp import ALL, everywhere, low_bits
 from ..tensor_cores import ptx
 from ..tensor_cores.stages import CHANNELS, PIXELS, SIDES, place_in_fragment
+from .added import adder, orderer
 from .finish import put_bits
 
 BLOCKS = 4  # of 32 channels that are finished together: one for each of the four lanes of a pixel
@@ -39,6 +40,8 @@ def finisher(tile, form, part=0):
         store = _near_storer(blocks)
     else:
         store = _code_storer(blocks, form.planes) if form.planes else _value_storer(blocks, form.paired)
+    if form.added is not None:
+        store = _sum_storer(form.added, blocks, form.planes, store)
     finish_rest = finisher(tile, form, part + 1)
 
     @inline
@@ -103,6 +106,24 @@ def _value_storer(blocks, paired):
                     for e in range(2):
                         if n * CHANNELS + e < left:
                             ptx.write(out, at + n * CHANNELS + e, values[n, e])
+
+    return store
+
+
+@cache
+def _sum_storer(added, blocks, planes, store_result):
+    """Add the shortcut, store sums where they are wanted besides codes, and then the result."""
+    add, order, store_sums = adder(added, blocks), orderer(blocks * _COLUMNS), _value_storer(blocks, added.paired)
+    stored, ordered = added.stored, added.real and planes
+
+    @inline
+    def store(shape, last, group, block, end, inside, values, out, row):
+        add(shape, last, group, block, inside, values, row)
+        if stored:
+            store_sums(shape, last, group, block, end, inside, values, last.sums, row)
+        if ordered:
+            order(values)
+        store_result(shape, last, group, block, end, inside, values, out, row)
 
     return store
 

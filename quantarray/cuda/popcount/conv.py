@@ -21,7 +21,7 @@ from ..tensor_cores import bmma, imma, wgmma
 from . import few_rows, tiles
 from .tiles import column_at, columns, counter, locator, sum_codes
 
-_ON_TENSOR_CORES = {"bmma": bmma, "wgmma": wgmma, "imma": imma}
+TENSOR_CORES = {"bmma": bmma, "wgmma": wgmma, "imma": imma}
 _ROW = LANES + 1  # words of a row of the square that transposes weights: columns are then in different banks
 
 
@@ -95,16 +95,22 @@ def job(x, fixed, out):
     return Job(shape, terms, last, launch.halves(out) if out.dtype == np.uint64 else out)
 
 
+def units_of(asked, fixed):
+    """Return the units of a `Job`."""
+    if fixed.finish.extra.dtype != np.int32:
+        return "popc"
+    terms, words = asked.terms, fixed.w.words.shape[2]
+    return isa.units(launch.capability(), asked.shape.rows, words, terms.planes_x, terms.planes_w)
+
+
 def conv(x, fixed, out):
     asked = job(x, fixed, out)
     if asked is None:
         return
     shape, terms, last, result = asked
-    w, plan, total = fixed.w, fixed.plan, fixed.finish.extra.dtype.type
-    taps, planes = tiles.taps(plan), (terms.planes_x, terms.planes_w)
-    units = isa.units(launch.capability(), shape.rows, w.words.shape[2], *planes) if total is np.int32 else "popc"
-    if units in _ON_TENSOR_CORES:
-        _ON_TENSOR_CORES[units].run(shape, terms, x.words, w.words, taps, last, result)
+    w, total, taps, units = fixed.w, fixed.finish.extra.dtype.type, tiles.taps(fixed.plan), units_of(asked, fixed)
+    if units in TENSOR_CORES:
+        TENSOR_CORES[units].run(shape, terms, x.words, w.words, taps, last, result)
         return
     if few_rows.fits(shape, terms):
         few_rows.run(shape, terms, x.words, w.words, taps, last, result)

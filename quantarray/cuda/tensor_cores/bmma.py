@@ -31,9 +31,9 @@ def tile_for(shape, words, pairs=1, codes=False):
     return stages.choose(TILES, shape, -(-words // WORDS), 8 * WORDS, pairs, codes)
 
 
-def run(shape, terms, left, right, taps, last, out):
+def run(shape, terms, left, right, taps, last, out, added=None):
     tile, splits = tile_for(shape, right.shape[2], terms.planes_x * terms.planes_w, out.dtype == np.uint32)
-    stages.run(_kernel, tile, splits, shape, terms, left, right, taps, last, out)
+    stages.run(_kernel, tile, splits, shape, terms, left, right, taps, last, out, added)
 
 
 @cache

@@ -43,12 +43,12 @@ def run_bytes(signed, shape, terms, left, *args):
     _run(Raw(128 if signed else 0, launch.address(left) % byte_rows.FOUR), shape, terms, left, *args)
 
 
-def _run(pixels, shape, terms, left, right, taps, last, out):
+def _run(pixels, shape, terms, left, right, taps, last, out, added=None):
     def make(tile, form):
         return _kernel(tile, form._replace(words=1, single=False), pixels, terms.planes_w)
 
     tile, splits = tile_for(shape, right.shape[2], 1, out.dtype == np.uint32)
-    args = shape, terms, left, right, taps, last, out
+    args = shape, terms, left, right, taps, last, out, added
     stages.run(make, tile, splits, *args, shared=shared_bytes(tile), grid=tiles.whole_grid)
 
 

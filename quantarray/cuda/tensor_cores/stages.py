@@ -111,6 +111,7 @@ class Form(NamedTuple):
     paired: bool  # integers are stored in pairs, all of which begin at 8 bytes
     near: bool  # only rows near a channel are stored
     split: bool = False  # blocks along z share a tile: each has some of its stages
+    added: object = None  # a shortcut, see `epilogue.added.Added`
 
 
 def bounded(tile, form):
@@ -126,27 +127,33 @@ class Parts(NamedTuple):
     arrived: object  # uint32[tiles]: of which kernels leave zeros
 
 
+def paired(shape, values):
+    """Return True where every pair of channels of [rows channels], of 4 bytes each, begins at 8 bytes."""
+    even = values.shape[1] % 2 == 0 and (shape.groups == 1 or shape.group_lanes % 2 == 0)
+    return even and launch.address(values) % 8 == 0
+
+
 def form_of(shape, terms, left, taps, out):
     """Return the form of a product of `conv`'s words; out uint32 [planes rows halves], int32 [rows channels], or int64
     [channels room] for what is near."""
     evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
     planes, near = out.shape[0] if out.dtype == np.uint32 else 0, out.dtype == np.int64
-    paired = not planes and not near and out.shape[1] % 2 == 0 and (shape.groups == 1 or shape.group_lanes % 2 == 0)
     return Form(
         2 if evenly else 1, taps.dense, terms.planes_x == terms.planes_w == 1, terms.along != 0, planes,
-        paired and launch.address(out) % 8 == 0, near,
+        not planes and not near and paired(shape, out), near,
     )  # fmt: skip
 
 
-def run(make, tile, splits, shape, terms, left, right, taps, last, out, shared=0, grid=tiles.grid):
-    """Launch make(tile, form) on words as `conv` has them."""
+def run(make, tile, splits, shape, terms, left, right, taps, last, out, added=None, shared=0, grid=tiles.grid):
+    """Launch make(tile, form) on words as `conv` has them; `last` is that of `added` where there is a shortcut."""
     (across, down, deep), parts = (*grid(shape, tile.pixels, tile.all_blocks), 1)[:3], 0
     split = splits > 1 and deep == 1
     if split:
         count, deep = across * shape.groups * -(-shape.group_blocks // tile.all_blocks), splits
         sums = launch.scratch((count, splits, tile.registers, tile.warps * LANES), np.int32)
         parts = Parts(sums, launch.arrivals(count))
-    kernel, blocks = make(tile, form_of(shape, terms, left, taps, out)._replace(split=split)), (across, down, deep)
+    form = form_of(shape, terms, left, taps, out)._replace(split=split, added=added)
+    kernel, blocks = make(tile, form), (across, down, deep)
     args = shape, terms, left, right, taps.places, taps.offsets, last, out, parts
     launch.run(kernel, blocks, (LANES, tile.warps), *args, shared=shared, tiled=True)
 

@@ -32,9 +32,9 @@ def tile_for(shape, words, pairs=1, codes=False):
     return stages.choose(TILES, shape, -(-words // DEPTH), 8 * DEPTH, pairs, codes)
 
 
-def run(shape, terms, left, right, taps, last, out, images=image):
+def run(shape, terms, left, right, taps, last, out, added=None, images=image):
     tile, splits = tile_for(shape, right.shape[2], terms.planes_x * terms.planes_w, out.dtype == np.uint32)
-    args = shape, terms, left, images(right), taps, last, out
+    args = shape, terms, left, images(right), taps, last, out, added
     stages.run(_kernel, tile, splits, *args, shared=shared_bytes(tile))
 
 

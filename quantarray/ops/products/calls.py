@@ -130,6 +130,26 @@ class Call(NamedTuple):
         return self.packed(words)
 
 
+class Product(NamedTuple):
+    """A product before it is computed, to which `conv_added` adds a shortcut."""
+
+    call: Call
+    left: Left
+    shape: tuple[int, ...]  # of the result, with channels last
+
+    @property
+    def device(self) -> str:
+        return self.call.device
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.call.dtype
+
+    def __call__(self) -> Any:
+        """Compute the sums alone."""
+        return self.call(self.left).reshape(self.shape)
+
+
 def write_to(
     op: str, device: str, out: Any, requantize: Thresholds | None, dtype: np.dtype[Any], shape: tuple[int, ...],
     last: int, call: Callable[[Array | None], Any],

@@ -76,11 +76,15 @@ class Contraction(NamedTuple):
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         """x [n h w c] in, a QuantArray or int8 or uint8 if it is `of_bytes`, the result out."""
+        return self.call(self.left(x), out)
+
+    def left(self, x: Any) -> Left:
+        """Return x as the kernel takes it."""
         if self.terms is not None:
             words = x.view(np.uint8)[None] if self.of_bytes else self._split(x.words)
-            return self.call(calls.left(words, self.terms, self.images, False), out)
+            return calls.left(words, self.terms, self.images, False)
         a = lower("conv2d", "x", x)
-        return self.call(_left(self._split(a.words), a, self.images), out)
+        return _left(self._split(a.words), a, self.images)
 
     def _split(self, words: Array) -> Array:
         if self.unrolled is not None:
@@ -125,13 +129,7 @@ class Prepared(NamedTuple):
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         """Compute the result, in `out` if it is passed: C-contiguous, two axes of an image."""
-        axes = len(self.shape) - 2
-        if self.channels_first:
-            x = x.transpose(*geometry.to_last(axes))
-        if axes != 2:
-            x = two_axes(x)
-        if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
-            x = self.pack(x)
+        axes, x = len(self.shape) - 2, self.images(x)
         if isinstance(self.run, (depthwise_plan.Channelwise, calls.OfNothing)):
             result = self.run(x, lower("conv2d", "x", x), out=out)
         else:
@@ -139,6 +137,17 @@ class Prepared(NamedTuple):
         if axes != 2:
             result = result.reshape(*self.shape)
         return result.transpose(*geometry.to_first(axes)) if self.channels_first else result
+
+    def images(self, x: Any) -> Any:
+        """Return x with channels last and two axes of an image, packed if it has to be."""
+        axes = len(self.shape) - 2
+        if self.channels_first:
+            x = x.transpose(*geometry.to_last(axes))
+        if axes != 2:
+            x = two_axes(x)
+        if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
+            x = self.pack(x)
+        return x
 
     def rows(self, out: Array | None) -> Array | None:
         """View a result with channels last as one of two axes of an image."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack, overload
 
+import numpy as np
+
 from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
@@ -13,8 +15,9 @@ from ...core.hints import Bytes, DataFormat, OutType, Padding, Pair, Values
 from . import calls, geometry
 from . import residual as shortcuts
 from .conv_job import Options, Shortcut
-from .conv_plan import Prepared
+from .conv_plan import Contraction, Prepared
 from .conv_prepare import PREPARE
+from .lanes import LANES
 from .operand import bias_values, operand
 from .options import ConvOptions
 
@@ -146,15 +149,31 @@ def _with_shortcut(op: str, x: Any, w: QuantArray, bias: Any, options: Options, 
     q = q if isinstance(q, QuantArray) else checks.anywhere(op, "residual", q)
     shortcuts.check(op, q, outer, at, law, shortcut.return_sum)
     common_device(op, x=x, w=w, residual=q)
-    dense = prepared(x)
-    sums = dense.transpose(*geometry.to_last(axes)) if channels_first else dense
-    dtype = shortcuts.sum_dtype(sums.dtype, q)
     reach = prepared.reach
-    if out is None:  # sums take the place of the result that they are of
-        same = dtype.itemsize == sums.dtype.itemsize and sums.flags.c_contiguous
-        return shortcuts.added(op, sums, q, at, law, shortcut.return_sum, sums.view(dtype) if same else None, reach)
+    values: Any = _product(prepared, x)
+    if values is None or not shortcuts.of_32_bits(q):
+        dense = prepared(x)
+        values = dense.transpose(*geometry.to_last(axes)) if channels_first else dense
+    dtype = shortcuts.sum_dtype(values.dtype, q)
+    if out is None:
+        memory = None
+        if not isinstance(values, calls.Product) and dtype.itemsize == values.dtype.itemsize:
+            memory = values.view(dtype) if values.flags.c_contiguous else None  # of the result that sums are of
+        return shortcuts.added(op, values, q, at, law, shortcut.return_sum, memory, reach)
 
     def to(rows: Array | None) -> Any:
-        return shortcuts.added(op, sums, q, at, None, False, rows, reach)
+        return shortcuts.added(op, values, q, at, None, False, rows, reach)
 
     return calls.write_to(op, w.device, out, law, dtype, outer, at, to)
+
+
+def _product(prepared: Prepared, x: Any) -> calls.Product | None:
+    """Return the product before it is computed, where a kernel of int32 sums adds shortcuts to it."""
+    run = prepared.run
+    if not isinstance(run, Contraction) or not isinstance(run.call, calls.Call):
+        return None
+    name, w, dtype = run.call.name, run.call.fixed.w, run.call.dtype
+    in_order = w.groups == 1 or w.group_lanes % LANES == 0  # lanes are the channels
+    if name != "conv" or dtype != np.int32 or not in_order:
+        return None
+    return calls.Product(run.call, run.left(prepared.images(x)), prepared.shape)

@@ -14,6 +14,7 @@ from ...backends.registry import common_device, contiguous, device_of, empty, ke
 from ...core.code_values import level_values
 from ...core.dtypes import Array
 from ...core.recordings import is_set
+from ...kernels.operands import Shortcut
 from ..words.conversion import dequantize
 from . import calls, epilogue
 from .lanes import GroupLanes
@@ -107,17 +108,17 @@ def added(op: str, values: Any, residual: Any, at: int, requantize: Thresholds |
           out: Any = None, reach: int | None = None) -> Any:  # fmt: skip
     """Add a checked shortcut, whose channels are axis `at`, to values with channels last; results in its order of axes.
 
-    `out` [.. channels], of the dtype of the sums, gets them; it may be the memory of `values`. reach: a bound of
-    integer values, if one is known: if it and the shortcut's dtype show that sums fit int32, the sums are not checked,
-    which would wait for a GPU.
+    values: an array, or a `Product`, which is computed in the same pass where a kernel can. `out` [.. channels], of the
+    dtype of the sums, gets them; it may be the memory of `values`. reach: a bound of integer values, if one is known:
+    if it and the shortcut's dtype show that sums fit int32, they are not checked, which would wait for a GPU.
     """
     shape, device = values.shape, device_of(values)
-    shortcut, levels = _operand(residual, at, shape)
+    numbers, levels = _operand(residual, at, shape)
     dtype = sum_dtype(values.dtype, residual)
     real = dtype == np.float32
     exact = np.dtype(np.float64 if real else np.int64)
     bounds = np.array([-np.inf, np.inf]) if real else np.array([np.iinfo(dtype).min, np.iinfo(dtype).max])
-    rows = contiguous(values).reshape(-1, shape[-1])
+    shortcut = Shortcut(numbers, levels.astype(exact), bounds)
     sums = empty(device, (0, 0), dtype)
     if requantize is None or return_sum:
         sums = empty(device, shape, dtype) if out is None else out
@@ -125,11 +126,16 @@ def added(op: str, values: Any, residual: Any, at: int, requantize: Thresholds |
     packed = calls.packed(device, requantize, shape)
     words = empty(device, (0, 0, 0)) if packed is None else packed.empty().reshape(packed.rows)
     last = epilogue.finish(requantize, shape[-1], real, lanes=GroupLanes(shape[-1]))
-    over = zeros(device, (1,), np.int64)
-    if rows.size:
-        run = kernel(device, "add_shortcut")
-        run(rows, shortcut, levels.astype(exact), bounds, last, sums, over, words)
-    if dtype == np.int32 and not _fits(reach, residual) and is_set(to_host(over)):
+    checked = dtype == np.int32 and not _fits(reach, residual)
+    over = zeros(device, (1,), np.int64) if checked or device == "cpu" else empty(device, (0,), np.int64)
+    if math.prod(shape) and isinstance(values, calls.Product):
+        kernel(device, "conv_added")(values.left, values.call.fixed, shortcut, last, sums, over, words)
+    elif math.prod(shape):
+        rows = contiguous(values).reshape(-1, shape[-1])
+        kernel(device, "add_shortcut")(rows, shortcut, last, sums, over, words)
+    if checked and is_set(to_host(over)):
+        if isinstance(values, calls.Product):  # which is not sure, see `conv_added`
+            return added(op, values(), residual, at, requantize, return_sum, out)
         fix = "; pass out_dtype=np.int64" if op.startswith("conv") else "; convert x with .astype(np.int64)"
         raise OverflowError(f"{op}: a sum with residual does not fit {dtype}{fix}")
     if real and packed is not None and device == "cpu" and is_set(over):  # a GPU is not waited for
@@ -143,6 +149,11 @@ def added(op: str, values: Any, residual: Any, at: int, requantize: Thresholds |
     if at != len(shape) - 1:
         codes = codes.transpose([*range(at), len(shape) - 1, *range(at, len(shape) - 1)])
     return (total, codes) if return_sum else codes
+
+
+def of_32_bits(residual: Any) -> bool:
+    """True where each value of a shortcut is an int32 or a float32."""
+    return not isinstance(residual, QuantArray) or not residual.dtype.is_integer or residual.dtype.max_abs < 2**31
 
 
 def _fits(reach: int | None, residual: Any) -> bool:

@@ -163,6 +163,12 @@ def product_costs(device: str) -> Any:
     return model if hasattr(model, "costs") else None
 
 
+def writes_words(device: str, name: str, rows: int, channels: int, groups: int = 1) -> bool:
+    """Return True if a kernel writes all words of codes of a product, whatever they hold before."""
+    model = _costs(device)
+    return hasattr(model, "writes_words") and bool(model.writes_words(name, rows, channels, groups))
+
+
 def _costs(device: str) -> ModuleType:
     with no_fork:
         return import_module(f"quantarray.{device.partition(':')[0]}.costs")

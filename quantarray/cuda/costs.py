@@ -6,8 +6,11 @@ Which units `conv` takes is decided when it is launched, by `runtime/isa.py`.
 from __future__ import annotations
 
 from ..core.dtypes import Array
+from ..core.format import WORD_BITS
 from ..kernels.operands import Forms
 from .runtime import isa
+
+HALF = WORD_BITS // 2
 
 
 def candidates(
@@ -19,6 +22,16 @@ def candidates(
     from .runtime import launch  # here, as only this needs the CUDA packages
 
     return ("conv", "dot") if isa.multiplies_bytes(launch.capability(), int(w_terms[0, 1])) else ("conv",)
+
+
+def writes_words(name: str, rows: int, channels: int, groups: int) -> bool:
+    """Return True if a kernel writes all words of codes; others set bits of zeros."""
+    from .popcount.few_rows import MOST
+
+    if channels % WORD_BITS:  # the last half of a word may be no kernel's
+        return False
+    alone = groups == 1 or channels // groups % HALF == 0  # no two groups have channels in half a word
+    return name in ("add_shortcut", "elementwise") or (name in ("conv", "dot") and alone and rows > MOST)
 
 
 def integer_kernel(

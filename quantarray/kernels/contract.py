@@ -1,7 +1,8 @@
 """The contract: what every backend's kernels take and give. One stub a kernel, `out` last.
 
 `cpu/` and `cuda/` have these functions in files of these names with these arguments; a test holds the signatures
-together. Arguments are checked by the caller. Shapes are in brackets; all word arrays are C-contiguous uint64."""
+together. Arguments are checked by the caller. Shapes are in brackets; all word arrays are C-contiguous uint64. Of words
+that are zero on entry, bits are set; a backend that writes all of them says so (`registry.writes_words`)."""
 
 from __future__ import annotations
 
@@ -203,7 +204,7 @@ def elementwise(
     other [rows channels], or of size 0 where no step adds it. values float32[rows channels], or of size 0. out
     uint64[planes rows words], or of size 0: a value's code is the number of limits float32[T channels] that it is over,
     with channels filled up to words; flip uint64[2 words] has the channels whose codes count the others, and the
-    channels there are. nan bool[pieces] is set where codes are asked for and a value is NaN."""
+    channels there are. nan bool[pieces] is set where codes are asked for and a value is NaN; it is not cleared."""
 
 
 def max_pool(words: Array, plan: Plan, flip: Array, out: Array) -> None:

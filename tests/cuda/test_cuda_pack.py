@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cuda_backend import both
 
-from quantarray.backends.registry import kernel
+from quantarray.backends.registry import kernel, writes_words
 from quantarray.core.format import word_count
 from quantarray.kernels.operands import Shortcut
 from quantarray.ops.products import epilogue
@@ -237,7 +237,8 @@ def test_add_shortcut(stored, other, values, channels):
 
     def added(device):
         sums = np.zeros((0, 0) if stored == "codes" else a.shape, dtype)
-        out = np.zeros((0, 0, 0), np.uint64) if stored == "sums" else words(2, 3, channels, 0)
+        fill = 0xAB if writes_words(device, "add_shortcut", 3, channels) else 0
+        out = np.zeros((0, 0, 0), np.uint64) if stored == "sums" else words(2, 3, channels, fill)
         over = np.zeros(1, np.int64)
         kernel(device, "add_shortcut")(a, Shortcut(b, levels, bounds), finish, sums, over, out)
         return sums, over, out

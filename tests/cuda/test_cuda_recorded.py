@@ -104,10 +104,21 @@ def codes(*shape):
 
 
 W, M, T = signs(40, 3, 3, 64), signs(30, 200), qa.Thresholds([-9, 0, 4], into=qa.uint2)
+W20, W64, W1, W3 = signs(20, 1, 1, 64), signs(64, 3, 3, 64), signs(64, 1, 1, 64), signs(64, 3, 3, 3)
 X = RNG.normal(size=(5, 3, 256)).astype(np.float32)
 CALLS = {
     "conv2d": (lambda w, x: qa.conv2d(x, w, padding=1), W, lambda: signs(1, 5, 6, 64)),
     "conv2d to codes": (lambda w, x: qa.conv2d(x, w, padding=1, requantize=T), W, lambda: signs(1, 5, 6, 64)),
+    "conv2d to half a word": (lambda w, x: qa.conv2d(x, w, requantize=T), W20, lambda: signs(1, 5, 6, 64)),
+    "conv2d to words": (lambda w, x: qa.conv2d(x, w, padding=1, requantize=T), W64, lambda: signs(1, 5, 6, 64)),
+    "conv2d to words by counting": (lambda w, x: qa.conv2d(x, w, requantize=T), W1, lambda: signs(1, 5, 6, 64)),
+    "conv2d in groups to words": (
+        lambda w, x: qa.conv2d(x, w, groups=2, padding=1, requantize=T), W64, lambda: signs(1, 4, 5, 128)),
+    "conv2d in groups to parts of words": (
+        lambda w, x: qa.conv2d(x, w, groups=4, requantize=T), W1, lambda: signs(1, 5, 5, 256)),
+    "conv2d of few rows to words": (lambda w, x: qa.conv2d(x, w, requantize=T), W64, lambda: signs(1, 4, 5, 64)),
+    "conv2d of bytes to words": (
+        lambda w, x: qa.conv2d(x, w, requantize=T), W3, lambda: RNG.integers(0, 9, (1, 8, 8, 3)).astype(np.uint8)),
     "conv2d of codes": (lambda w, x: qa.conv2d(x, w, stride=2), W, lambda: codes(2, 5, 6, 64)),
     "conv2d of scaled codes": (lambda w, x: qa.conv2d(x, w), W, lambda: codes(1, 4, 4, 64) * 0.5),
     "conv2d in groups": (
@@ -159,7 +170,7 @@ def test_recorded_calls_are_equal(name, started, ran):
     for _ in range(5):
         x = draw()
         if isinstance(x, np.ndarray):
-            x = x.astype(np.float32)
+            x = x if x.dtype == np.uint8 else x.astype(np.float32)
             moved = fake_cupy.asarray(x)
         else:
             moved = x.to_device("cuda")

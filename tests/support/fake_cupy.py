@@ -322,6 +322,7 @@ def get_default_memory_pool():
 lib = SimpleNamespace(
     stride_tricks=SimpleNamespace(as_strided=lambda x, *args: ndarray(np.lib.stride_tricks.as_strided(x.held, *args)))
 )
+_ALL_WORDS = "conv", "dot", "conv_added", "add_shortcut", "elementwise"  # kernels of a GPU that write all words
 TWINS = frozenset(kernels_of("cuda"))
 
 
@@ -341,7 +342,10 @@ def gpu(twins=TWINS):
             assert not RECORDINGS, "the CPU's kernels are no part of a recorded call"
             events.append(name)
             launches.append(name)
-            value(*(_on_host(a) for a in args))
+            args = [_on_host(a) for a in args]
+            if name in _ALL_WORDS and args[-1].dtype == np.uint64:
+                args[-1][:] = 0  # those of the CPU set bits
+            value(*args)
 
         return call
 

@@ -16,7 +16,7 @@ from ...arrays.array import QuantArray
 from ...arrays.launched import Launched
 from ...arrays.layouts import layouts_of
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import common_device, device_of, empty, kernel, moveaxis, namespace, zeros
+from ...backends.registry import common_device, device_of, empty, kernel, moveaxis, namespace, writes_words, zeros
 from ...core.bfloat16 import narrowed
 from ...core.dtypes import Array, Constants, DType
 from ...core.format import word_count
@@ -50,9 +50,10 @@ class Packed(NamedTuple):
     words: tuple[int, ...]  # the shape of its words
     rows: tuple[int, int, int]  # the same as kernels have it: [bits, rows, word]
 
-    def empty(self) -> Array:
-        """Allocate words that are all zero."""
-        return zeros(self.device, self.words)
+    def empty(self, kernel: str = "", groups: int = 1) -> Array:
+        """Allocate words that are all zero, unless the kernel that they are for writes them all."""
+        whole = writes_words(self.device, kernel, self.rows[1], self.shape[-1], groups)
+        return empty(self.device, self.words) if whole else zeros(self.device, self.words)
 
     def __call__(self, words: Array) -> QuantArray:
         return QuantArray(words, self.dtype, self.shape, len(self.shape) - 1, self.constants)
@@ -125,7 +126,7 @@ class Call(NamedTuple):
             rows = math.prod(self.shape[:-1]), self.shape[-1]
             run(x, self.fixed, *self.more, result.reshape(rows))
             return result
-        words = self.packed.empty()
+        words = self.packed.empty(self.name, self.fixed.w.groups)
         run(x, self.fixed, *self.more, words.reshape(self.packed.rows))
         return self.packed(words)
 

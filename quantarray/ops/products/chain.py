@@ -69,15 +69,15 @@ def apply_chain(
     if thresholds is not None:
         epilogue.check("Thresholds", thresholds, channels)
     result = None if thresholds is None else calls.packed(device, thresholds, shape)
-    words = _NO_WORDS if result is None else result.empty()
+    words = _NO_WORDS if result is None else result.empty("elementwise")
     limits, flip = _limits(thresholds, channels)
     if x.size:
-        nan = zeros(device, (PIECES,), np.bool_)
+        nan = (zeros if device == "cpu" else empty)(device, (PIECES,), np.bool_)  # a GPU is not waited for
         kernel(device, "elementwise")(
             _rows(last), _NONE if other is None else _rows(other.transpose(order)), chain, limits, flip, nan,
             out.reshape(-1, channels) if dense else out, words if result is None else words.reshape(result.rows),
         )  # fmt: skip
-        if device == "cpu" and is_set(nan):  # a GPU is not waited for
+        if device == "cpu" and is_set(nan):
             checks.no_nan("Thresholds", "values", apply_chain(x, other, chain, None, True)[0])
     back = (0, x.ndim - 1, *range(1, x.ndim - 1))
     codes = None if result is None else result(words).transpose(back)

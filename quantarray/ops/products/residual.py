@@ -124,7 +124,7 @@ def added(op: str, values: Any, residual: Any, at: int, requantize: Thresholds |
         sums = empty(device, shape, dtype) if out is None else out
         sums = sums.reshape(-1, shape[-1])
     packed = calls.packed(device, requantize, shape)
-    words = empty(device, (0, 0, 0)) if packed is None else packed.empty().reshape(packed.rows)
+    words = empty(device, (0, 0, 0)) if packed is None else packed.empty("add_shortcut").reshape(packed.rows)
     last = epilogue.finish(requantize, shape[-1], real, lanes=GroupLanes(shape[-1]))
     checked = dtype == np.int32 and not _fits(reach, residual)
     over = zeros(device, (1,), np.int64) if checked or device == "cpu" else empty(device, (0,), np.int64)

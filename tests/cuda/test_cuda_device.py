@@ -32,6 +32,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "add_planes",
         "conv_words",
         "decode_mixed",
+        "decode_spaced",
         "depthwise_bytes",
         "depthwise_codes",
         "dot_words",
@@ -44,11 +45,15 @@ def test_twins_have_the_arguments_of_their_stubs():
         "group_constants",
         "group_ends",
         "map_reduce",
+        "nearest_sets",
         "pack_seen",
         "range_constants",
         "rescale",
+        "row_product_levels",
+        "row_product_spaced",
         "unroll",
         "winograd",
+        "within_sets",
     }
     for name, twin in twins.items():
         stub = inspect.signature(getattr(contract, name))

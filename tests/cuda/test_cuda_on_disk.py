@@ -124,7 +124,7 @@ def kernels():
     shape = tiles.Shape(1, 1, 1, 1, 1, 1, 1, 1)
     for tile in bmma.TILES[:2]:
         form = import_module("quantarray.cuda.tensor_cores.stages").Form
-        plain = form(*[0] * len(form._fields))._replace(words=1)
+        plain = form(*[0] * len(form._fields))._replace(words=1, added=None)
         yield from ((bmma._kernel(tile, plain._replace(single=single)), (shape,)) for single in (True, False))
 
 

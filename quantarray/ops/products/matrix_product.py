@@ -88,12 +88,8 @@ def linear(
     floats = float_rows.is_floats(x)
     if not floats and quantize_x is not None:
         raise TypeError(f"{op}: quantize_x is for x of float32, float16 or bfloat16, got {checks.kind(x)}")
-    if str(getattr(x, "dtype", "")).endswith("float64"):
-        raise TypeError(
-            f"{op}: x of floats must be float32, float16 or bfloat16, got float64; pass x.astype('float32')"
-        )
     if not (floats or isinstance(x, QuantArray)):
-        x = operand(op, "x", x)
+        x = operand(op, "x", x, "; floats may be float32, float16 or bfloat16")
     if not isinstance(w, QuantArray):
         w = bits(op, "w", w, likely_fix.swapped(op, x, w))
     if w.ndim != 2 or w.axis != 1:

@@ -208,8 +208,9 @@ def _is_array(x: Any) -> bool:
     return (isinstance(x, np.ndarray) and not checks.is_masked(x)) or is_cupy(x)
 
 
-def operand(op: str, name: str, x: Any) -> Any:
-    """Check for a QuantArray or an int8/uint8 array, a GPU's as CuPy's; errors name a function that gives one.
+def operand(op: str, name: str, x: Any, others: str = "") -> Any:
+    """Check for a QuantArray or an int8/uint8 array, a GPU's as CuPy's; errors name a function that gives one, and
+    `others` that are taken.
 
     A bool array is viewed as the bytes 0 and 1, which are its values.
     """
@@ -226,7 +227,7 @@ def operand(op: str, name: str, x: Any) -> Any:
         return dense
     raise TypeError(
         f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {checks.kind(x)}; "
-        f"quantize(x, quantizer) or encode(x, values) make a QuantArray{likely_fix.integers(x)}"
+        f"quantize(x, quantizer) or encode(x, values) make a QuantArray{likely_fix.integers(x)}{others}"
     )
 
 

@@ -26,12 +26,10 @@ def candidates(
 
 def writes_words(name: str, rows: int, channels: int, groups: int) -> bool:
     """Return True if a kernel writes all words of codes; others set bits of zeros."""
-    from .popcount.few_rows import MOST
-
     if channels % WORD_BITS:  # the last half of a word may be no kernel's
         return False
     alone = groups == 1 or channels // groups % HALF == 0  # no two groups have channels in half a word
-    return name in ("add_shortcut", "elementwise") or (name in ("conv", "dot") and alone and rows > MOST)
+    return name in ("add_shortcut", "elementwise") or (name in ("conv", "dot") and alone and rows > isa.FEW_ROWS)
 
 
 def integer_kernel(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from . import gpu
 from .holder import View
 from .host import Packer
 from .layout import Layout
@@ -145,7 +146,7 @@ def form_of(node: Any, saving: Saving, saved: Saved, rules: Rules, rounding: Rou
 
     allocate: round it to bits of its own. Raises ValueError for NaN and infinity.
     """
-    tensor, layout, layer, on_gpu = saved.witness, saved.layout, saved.layer, saved.witness.device.type == "cuda"
+    tensor, layout, layer, on_gpu = saved.witness, saved.layout, saved.layer, gpu.on_gpu(saved.witness)
     read, packer = what_is_read(node, saving) if saving.depends else saving.read, None if on_gpu else rounding.packer
     stored: Stored | None = None
     if (not rules.norms and saving.name in _BATCH_NORMS) or not (on_gpu or tensor.device.type == "cpu"):

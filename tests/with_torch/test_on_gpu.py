@@ -196,7 +196,8 @@ def test_layers(on_gpu, monkeypatch, name, packed):
     with on_gpu():
         for module in (schemes, learned):
             monkeypatch.setattr(module, "quantize", quantized)
-        monkeypatch.setattr(gpu, "as_tensor", lambda values: torch.from_numpy(fake_cupy.asnumpy(values)))
+        # contiguous, as on a CPU: PyTorch adds products of images with channels last in another order
+        monkeypatch.setattr(gpu, "as_tensor", lambda values: torch.from_numpy(fake_cupy.asnumpy(values)).contiguous())
         codes = packed_gradients.from_codes
         monkeypatch.setattr(
             packed_gradients, "from_codes", lambda a, *law, **more: codes(fake_cupy.ndarray(a.numpy()), *law, **more)

@@ -25,22 +25,24 @@ def decode_spaced(words, low, step, first, apart, group, out):
         decode_spaced(words, low, step, first, apart, group, values)
         out[:] = narrowed(values, out.dtype)
         return
-    planes, rows, count = words.shape
-    arguments = words.reshape(-1), planes, count, low, step, first, apart, group, out.reshape(-1), out.shape[1]
+    _, rows, count = words.shape
+    arguments = words, low, step, first, apart, group, out
     kind = words.flags.num, low.flags.num, step.flags.num, out.flags.num, type(group)
     workers = threads.count() if out.size >= _LEAST else 1
     threads.run(_decode_stretches, arguments, rows * -(-count // STRETCH), workers, None, kind)
 
 
 @Kernel
-def _decode_stretches(words, planes, count, low, step, lowest, apart, group, out, length, first, last):
-    stretches, between = (count + STRETCH - 1) // STRETCH, len(words) // planes
+def _decode_stretches(words, low, step, lowest, apart, group, out, first, last):
+    (planes, rows, count), length = words.shape, out.shape[1]
+    stretches, between = (count + STRETCH - 1) // STRETCH, rows * count
+    flat, values = words.reshape(-1), out.reshape(-1)
     codes, table = np.arange(-64, LANES).astype(np.uint8), np.empty(2 * LANES, np.float32)
     for task in range(first, last):
         row, begin = task // stretches, task % stretches * STRETCH * 64
         end = min(length, begin + STRETCH * 64)
         put_uniform(
-            words, row * count, between, planes, low, step, lowest, apart, row, group, begin, end, codes, table, out,
+            flat, row * count, between, planes, low, step, lowest, apart, row, group, begin, end, codes, table, values,
             row * length + begin,
         )  # fmt: skip
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from ..epilogue.finish import store_codes, store_values
 from ..runtime import launch
-from ..runtime.isa import PLANES
+from ..runtime.isa import FEW_ROWS, PLANES
 from ..runtime.launch import LANES, inline
 from ..runtime.target import cuda
 from ..runtime.warp import ALL
 from ..tensor_cores import ptx
 from .tiles import OUTSIDE, locator, sum_codes
 
-MOST = 16  # pixels
+MOST = FEW_ROWS  # pixels
 TOGETHER = 8  # pixels of a block: more have no registers for their sums, and another block finds the weights in L2
 EACH = 2  # channels of a lane, whose words are side by side
 WIDTHS = (32, 16, 8)  # channels of a block: words of 8 are two sectors of 32 bytes

@@ -24,6 +24,7 @@ _BMMA = (8, 0), (10, 0)  # the first compute capability, and the first after the
 _WGMMA = (9, 0)
 _IMMA = (8, 0)
 PLANES = 8  # that a byte holds
+FEW_ROWS = 16  # pixels at most whose weights are read once, by `popcount/few_rows.py`
 # Clocks of a quarter of a multiprocessor for 16 pixels by 8 channels by 256 elements, by the first number of the
 # compute capability: of a pair of planes, or for `imma` of all pairs. 8 and 10 are from the published rates of an A100
 # and an RTX 5090 [derived]; 9 is from what an H200 reaches at 8192^3 (docs/measurements/gpu.md), but for `imma`, which

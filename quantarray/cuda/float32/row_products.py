@@ -4,7 +4,7 @@ import numpy as np
 
 from ..runtime import launch
 from ..runtime.target import cuda, libdevice
-from ..runtime.warp import ALL
+from ..runtime.warp import sum_of_halves
 
 _LANES = 16
 
@@ -21,9 +21,6 @@ def _multiply(x, values, out):
     total = np.float32(0)
     for k in range(lane, x.shape[1], _LANES):
         total = np.float32(libdevice.fmaf_rn(x[row, k], values[column, k], total))
-    total = libdevice.fadd_rn(total, cuda.shfl_xor_sync(ALL, total, 8))
-    total = libdevice.fadd_rn(total, cuda.shfl_xor_sync(ALL, total, 4))
-    total = libdevice.fadd_rn(total, cuda.shfl_xor_sync(ALL, total, 2))
-    total = libdevice.fadd_rn(total, cuda.shfl_xor_sync(ALL, total, 1))
+    total = sum_of_halves(total)
     if place < out.size and lane == 0:
         out[row, column] = total

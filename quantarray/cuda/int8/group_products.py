@@ -4,7 +4,7 @@ import numpy as np
 
 from ..runtime import launch
 from ..runtime.target import cuda, libdevice
-from ..runtime.warp import ALL
+from ..runtime.warp import sum_of_halves
 
 _LANES, _EACH = 16, 4  # threads of a result, and neighbouring products that a thread adds as integers
 
@@ -35,9 +35,6 @@ def _multiply(codes, shares, starts, sums, words, low, step, apart, group, out):
         total = np.float32(libdevice.fmaf_rn(np.float32(whole), scale, total))
         if low.shape[0]:
             total = np.float32(libdevice.fmaf_rn(low[column, part], sums[row, at], total))
-    total = libdevice.fadd_rn(total, cuda.shfl_xor_sync(ALL, total, 8))
-    total = libdevice.fadd_rn(total, cuda.shfl_xor_sync(ALL, total, 4))
-    total = libdevice.fadd_rn(total, cuda.shfl_xor_sync(ALL, total, 2))
-    total = libdevice.fadd_rn(total, cuda.shfl_xor_sync(ALL, total, 1))
+    total = sum_of_halves(total)
     if place < out.size and lane == 0:
         out[row, column] = total

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .launch import LANES, inline
-from .target import cuda
+from .target import cuda, libdevice
 
 ALL = 0xFFFFFFFF
 _FAR = 1 << 30
@@ -36,6 +36,15 @@ def line_sum(value, lanes):
             value += other
         offset >>= 1
     return value
+
+
+@inline
+def sum_of_halves(value):
+    """Return the sum of a float32 over 16 neighbours: those 8 apart are added, then 4, 2 and 1, as a CPU does."""
+    value = libdevice.fadd_rn(value, cuda.shfl_xor_sync(ALL, value, 8))
+    value = libdevice.fadd_rn(value, cuda.shfl_xor_sync(ALL, value, 4))
+    value = libdevice.fadd_rn(value, cuda.shfl_xor_sync(ALL, value, 2))
+    return libdevice.fadd_rn(value, cuda.shfl_xor_sync(ALL, value, 1))
 
 
 @inline

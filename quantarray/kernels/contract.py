@@ -97,6 +97,13 @@ def encode_groups(
     and offsets. wrong as in `encode_range`."""
 
 
+def pack_compared(x: Array, low: float, high: float, between: bool, wrong: Array, out: Array) -> None:
+    """Pack low <= x < high of contiguous float32 x[1 length] into uint64 out[1 1 words], or x >= high if not `between`.
+
+    wrong bool[1], False on entry, is set where a value is NaN or infinite, and if not `between` where it is from low to
+    below high: then nothing else counts. On the CPU only."""
+
+
 def encode_mixed(
     x: Array, ends: Array, rows: Array, group: int, digits: int, key: Array, constants: Array, out: Array
 ) -> None:  # fmt: skip

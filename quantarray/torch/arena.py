@@ -35,6 +35,10 @@ class Arena:
         self._begin = (begin + size + LINE - 1) // LINE * LINE
         return np.ndarray((planes, 1, count), WORD, self._chunk, begin)
 
+    def give_back(self, words: Array) -> None:
+        """Return the words that were taken last."""
+        self._begin = (self._begin - words.nbytes) // LINE * LINE
+
 
 def trim() -> None:
     """Return the free pages of the C library's heap to the system; does nothing where it is not glibc."""

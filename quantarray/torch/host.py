@@ -120,9 +120,32 @@ class Packer:
             values = (flags if layout.in_order else flags.permute(layout.order)).numpy()
             codes = np.ndarray((1, size), np.uint8, values if values.flags.c_contiguous else values.copy())
             kernel("cpu", "pack")(codes, words)
-        if (low, high) not in _ENDS:
-            _ENDS[low, high] = np.array([[[np.float32(high) - np.float32(low)]], [[low]]], np.float32)
-        return Packed(words, _ENDS[low, high], size or 1, layout, dtype, flags.device)
+        return Packed(words, _ends(low, high), size or 1, layout, dtype, flags.device)
+
+    def pack_compared(
+        self, tensor: torch.Tensor, layout: Layout, low: float, high: float, between: bool,
+        values: tuple[float, float],
+    ) -> Packed | None:  # fmt: skip
+        """Pack low <= x < high of float32, or x >= high where no x is in between if not `between`, as `pack_flags`.
+
+        None where an x is in between then, or not finite.
+        """
+        size, wrong = layout.size, self._wrong
+        x = (tensor if layout.in_order else tensor.permute(layout.order)).numpy()
+        x = np.ndarray((1, size), np.float32, x if x.flags.c_contiguous else x.copy())
+        words, wrong[0] = self.arena.take(1, (size + WORD_BITS - 1) // WORD_BITS), False
+        kernel("cpu", "pack_compared")(x, low, high, between, wrong, words)
+        if wrong[0]:
+            self.arena.give_back(words)
+            return None
+        return Packed(words, _ends(*values), size, layout, tensor.dtype, tensor.device)
+
+
+def _ends(low: float, high: float) -> Array:
+    """Return constants of two values."""
+    if (low, high) not in _ENDS:
+        _ENDS[low, high] = np.array([[[np.float32(high) - np.float32(low)]], [[low]]], np.float32)
+    return _ENDS[low, high]
 
 
 _ENDS: dict[tuple[float, float], Array] = {}  # constants of two values

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from . import gpu
@@ -22,6 +24,7 @@ from .stored import (
     Places,
     Shape,
     Stored,
+    beyond,
     in_host_memory,
     signs_of,
     two_valued,
@@ -31,6 +34,8 @@ from .windows import window_of
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _FLAT = 20.0  # from which on derivatives of FLAT and BEND are constant in float32
 TRIMMED = 1 << 24  # elements packed or restored after which free pages of the heap are returned
+_ABOVE_0 = float(np.nextafter(np.float32(0), np.float32(1)))
+_LARGEST = torch.finfo(torch.float32).max
 _SAMPLE = 8  # elements that tell that most tensors have more than two values
 _BATCH_NORMS = frozenset(
     f"{name}.input" for name in ("BatchNormWithUpdate", "CudnnBatchNorm", "MiopenBatchNorm", "NativeBatchNorm")
@@ -175,9 +180,11 @@ def form_of(node: Any, saving: Saving, saved: Saved, rules: Rules, rounding: Rou
             elif stored is None:
                 stored = _rounded(tensor, layout, read, bits, layer, rounding, packer)
         else:
-            if on_gpu or tensor.sum() * 0 != 0:  # NaN unless the sum is finite
-                rounding.unchecked.check(tensor, layer.name)
-            stored = _compared(node, tensor, layout, read, packer)
+            stored = None if packer is None else _compared_at_once(node, tensor, layout, read, packer)
+            if stored is None:
+                if on_gpu or tensor.sum() * 0 != 0:  # NaN unless the sum is finite
+                    rounding.unchecked.check(tensor, layer.name)
+                stored = _compared(node, tensor, layout, read, packer)
     return in_host_memory(stored) if rules.offload and on_gpu and stored is not None else stored
 
 
@@ -204,6 +211,67 @@ def _rounded(
     negative = rounding.uniform(magnitudes, layout, bits, layer, packer)
     positive = two_valued(tensor > 0, layout, 0, 1, tensor.dtype, packer)
     return None if negative is None else Negative(positive, negative)
+
+
+def _compared_at_once(node: Any, tensor: torch.Tensor, layout: Layout, read: Read, packer: Packer) -> Stored | None:
+    """Return the form of float32 whose sign or side of numbers is read, in one pass over it; None for others.
+
+    Others are bounds between two floats, which each kernel rounds in its own way, and what is not finite.
+    """
+    if tensor.dtype is not torch.float32 or tensor.device.type != "cpu":
+        return None
+    if read is Read.SIGN:
+        return packer.pack_compared(tensor, layout, _ABOVE_0, math.inf, True, (0.0, 1.0))
+    found: Interval | None = None
+    if read is Read.MASK:
+        operator = operator_of(node.name())
+        found = _interval(*_BOUNDS[operator](node), "shrink" in operator)
+    elif read is Read.ORDER and saved_as(node, "other") is None:
+        low, high = _bound(node, "min"), _bound(node, "max")
+        if not isinstance(low, Saved) and not isinstance(high, Saved):
+            found = _interval(-math.inf if low is None else low, math.inf if high is None else high, True)
+    if found is None:
+        return None
+    return packer.pack_compared(tensor, layout, found.first, found.end, True, (found.outside, found.inside))
+
+
+class Interval(NamedTuple):
+    """Float32 numbers first <= x < end, and numbers that are inside and outside of it."""
+
+    first: float
+    end: float
+    inside: float
+    outside: float
+
+
+@cache
+def _interval(low: float, high: float, closed: bool) -> Interval | None:
+    """Return the float32 numbers between bounds, with them if `closed`; None if float32 does not have the bounds."""
+    bounds, above = np.array([low, high], np.float32), np.float32(np.inf)
+    sides = _sides(None if low == -math.inf else low, None if high == math.inf else high, torch.float32)
+    if sides is None or not (bounds == (low, high)).all():
+        return None
+    at = int(closed)
+    if math.isfinite(bounds[at]):
+        bounds[at] = np.nextafter(bounds[at], above)
+    return Interval(float(bounds[0]), float(bounds[1]), sides[1], sides[0])
+
+
+@cache
+def _sides(low: float | None, high: float | None, dtype: torch.dtype) -> tuple[float, float] | None:
+    """Return numbers outside of and between bounds, of which None is no bound; None where their steps would round."""
+    if low is None and high is None:
+        return None
+    above = high is not None and (low is None or high < _LARGEST)
+    outside = beyond(high, 1, dtype) if above else beyond(low, -1, dtype)
+    if low is None or high is None:
+        inside = beyond(high, -1, dtype) if low is None else beyond(low, 1, dtype)
+    else:
+        inside = low / 2 + high / 2
+    first = np.float32(outside)
+    back = torch.tensor([first, first + (np.float32(inside) - first)]).to(dtype).tolist()  # as they are restored
+    least, most = -math.inf if low is None else low, math.inf if high is None else high
+    return (outside, inside) if least < back[1] < most and not least <= back[0] <= most else None
 
 
 def _compared(node: Any, tensor: torch.Tensor, layout: Layout, read: Read, packer: Packer | None) -> Stored | None:
@@ -237,8 +305,12 @@ def _compared(node: Any, tensor: torch.Tensor, layout: Layout, read: Read, packe
 
 def _outside(
     inside: torch.Tensor, layout: Layout, dtype: torch.dtype, low: Any, high: Any, packer: Packer | None
-) -> Beside:
+) -> Stored:
     """Pack a bit an element: inside of bounds, or outside of one that is there."""
+    if not isinstance(low, Saved) and not isinstance(high, Saved):
+        sides = _sides(low, high, dtype)
+        if sides is not None:
+            return two_valued(inside, layout, *sides, dtype, packer)
     return Beside(two_valued(inside, layout, -1 if high is None else 1, 0, dtype, packer), low, high)
 
 
@@ -265,5 +337,8 @@ def _two_values(tensor: torch.Tensor, layout: Layout, packer: Packer) -> Stored 
     step = torch.tensor(high) - low
     if not math.isfinite(low) or float(step + low) != high:
         return None
+    if tensor.dtype is torch.float32 and tensor.device.type == "cpu":
+        above = float(np.nextafter(np.float32(low), np.float32(np.inf)))
+        return packer.pack_compared(tensor, layout, above, high, False, (low, high))
     flags = tensor == high
     return two_valued(flags, layout, low, high, tensor.dtype, packer) if (flags | (tensor == low)).all() else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -155,17 +155,24 @@ class Beside(NamedTuple):
     def _restore(self) -> torch.Tensor:
         signs = self.signs.restore()
         low, high = (b if b is None or isinstance(b, float) else b.restore() for b in self[1:])
-        below = None if low is None else low - 1 - abs(low)
-        above = None if high is None else high + 1 + abs(high)
+        below = None if low is None else beyond(low, -1, signs.dtype)
+        above = None if high is None else beyond(high, 1, signs.dtype)
         if low is None or high is None:
-            between = below if low is None else low + 1 + abs(low)
-            between = high - 1 - abs(high) if high is not None else between
+            between = None if low is None else beyond(low, 1, signs.dtype)
+            between = between if high is None else beyond(high, -1, signs.dtype)
         else:
             between = low / 2 + high / 2 if isinstance(low, float) else low
         values = signs if between is None else torch.where(signs == 0, between, signs)
         values = values if above is None else torch.where(signs > 0, above, values)
         values = values if below is None else torch.where(signs < 0, below, values)
         return values.to(signs.dtype)
+
+
+def beyond(bound: Any, side: int, dtype: torch.dtype) -> Any:
+    """Return a number, or numbers, above a bound (1) or below it (-1), which a dtype has if there are any."""
+    number = bound + side * (1 + abs(bound))
+    most = torch.finfo(dtype).max
+    return min(max(number, -most), most) if isinstance(number, float) else number
 
 
 class Negative(NamedTuple):

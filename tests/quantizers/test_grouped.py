@@ -91,12 +91,17 @@ def test_golden_codes():
     assert qa.dropout_mask((10, 100), 0.3, seed=7).digest() == "61e4a06022f5646598af647167530ae5"
 
 
+@numba.njit
+def draw(first, stride, key, block, u):
+    kernels.draw_uniform(first, stride, key, block, u)
+
+
 @pytest.mark.parametrize("first", [0, 1, 2, 3, 2**34 - 30, 2**40 + 1])
 @pytest.mark.parametrize("stride", [1, 2, 3, 64, 2**33])
 def test_numbers_are_counted(first, stride):
-    u, block = np.zeros(64), np.zeros((4, 20 if stride == 1 else 64), np.uint64)
-    kernels.draw_uniform(first, stride, grouped.philox_key(2**40 + 5, grouped.DROPOUT), block, u)
-    assert u.tolist() == [uniform(first + i * stride, 2**40 + 5, grouped.DROPOUT) for i in range(64)]
+    u, block = np.zeros(64, np.uint32), np.zeros((4, 20 if stride == 1 else 64), np.uint64)
+    draw(first, stride, grouped.philox_key(2**40 + 5, grouped.DROPOUT), block, u)
+    assert (u * 2.0**-32).tolist() == [uniform(first + i * stride, 2**40 + 5, grouped.DROPOUT) for i in range(64)]
 
 
 # bfloat16

@@ -1,6 +1,7 @@
 """Forms of saved tensors by what a backward pass reads: exact masks, unbiased values, and what is left alone."""
 
 import functools
+import math
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,34 @@ def test_piecewise_constant_derivatives_are_exact(name, dtype):
     assert torch.equal(gradients(function, [x], context)[0], gradients(function, [x])[0])
     if dtype == torch.float32:
         assert context.report.after <= x.numel() * bits // 8 + 100
+
+
+NEXT = 1 + 2.0**-23
+BOUNDS = {
+    "of one float": (0.5, 0.5),
+    "neighbours": (1.0, NEXT),
+    "far apart": (-3e38, 3e38),
+    "far": (2e38, 3e38),
+    "of float64": (-0.1, 0.1),
+    "a subnormal": (0.0, 1e-45),
+    "none": (-math.inf, math.inf),
+    "one": (-math.inf, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("function", [F.hardtanh, torch.clamp], ids=lambda f: f.__name__)
+def test_bounds_of_any_distance(function, name):
+    """Elements are on bounds, and are the floats beside them."""
+    x = rand(1, 4096)
+    near = [torch.tensor(bound) for bound in BOUNDS[name] if math.isfinite(bound)] or [torch.tensor(0.0)]
+    near += [near[0].nextafter(torch.tensor(-math.inf)), near[-1].nextafter(torch.tensor(math.inf))]
+    x[0, : 4 * 256 : 4] = torch.stack(near).repeat(256)[:256]
+
+    def bounded(x):
+        return function(x, *BOUNDS[name])
+
+    assert torch.equal(gradients(bounded, [x], compressed(2))[0], gradients(bounded, [x])[0])
 
 
 @pytest.mark.parametrize("least", [1, 1024])

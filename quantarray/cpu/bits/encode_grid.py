@@ -59,7 +59,7 @@ def _encode_range(x, start, step, factor, low, high, down, row, group, nan, out,
     first, last = share(piece, len(nan), x.shape[0] * words)
     length, many = x.shape[1], start.shape[1] > 1
     rest, codes, unordered = np.zeros((1, 64), x.dtype), np.zeros(64, np.uint8), np.uint64(0)
-    shifts, masks = np.zeros(64), np.zeros(8, np.uint64)
+    shifts, masks = np.zeros(64, np.uint32), np.zeros(8, np.uint64)
     for at in range(first, last):
         r, word = at // words, at % words
         table, part = row[min(r, row.size - 1)], word * 64 // group if many else 0
@@ -84,7 +84,7 @@ def _fit_and_encode(
     x, run, top, signed, symmetric, zero, times, low, high, down, wrong, constants, out, first, last
 ):  # fmt: skip
     """Fit constants to ranges of x and encode them, in one call: a call for each step would take 10 us more in all."""
-    length, rest, shifts = x.shape[1], np.zeros((1, 64), x.dtype), np.zeros(64)
+    length, rest, shifts = x.shape[1], np.zeros((1, 64), x.dtype), np.zeros(64, np.uint32)
     codes, masks = np.zeros(64, np.uint8), np.zeros(8, np.uint64)
     ends, more, fitted = np.zeros(2), np.zeros(2), np.zeros((2, 1))
     for task in range(first, last):

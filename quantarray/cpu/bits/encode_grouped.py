@@ -8,14 +8,15 @@ import numpy as np
 
 from ..llvm.masks import low_bits, mask_of_plane
 from ..runtime import threads
-from ..runtime.jit import entry, inline
+from ..runtime.jit import borrowing, entry, inline
 from ..runtime.schedule import Kernel
 from .encode_grid import put_grid
-from .extremes import ORDINARY, ends_of, fit_group
+from .extremes import ORDINARY, ends_of, grid_of_group
 from .grid_codes import grid_codes
 from .random_64 import uniform_64
 
 _LEAST = 1 << 14  # values that are worth a parallel region
+HALF_STEP = np.uint32(1 << 31)  # in place of a random number: to the nearest
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -46,9 +47,9 @@ def philox(counter, key):
         k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
 
 
-@entry
+@borrowing  # counting references to the key, which threads share, took as long as the numbers
 def draw_uniform(first, stride, key, block, u):
-    """u[i] = a number in [0, 1) for each of the 64 elements first + i * stride. block uint64[4 blocks] is scratch.
+    """u[i] = a number in [0, 2**32) for each of the 64 elements first + i * stride. block uint64[4 blocks] is scratch.
 
     17 blocks hold 64 neighbours, 16 if the first is a multiple of 4; elements further apart have a block each.
     """
@@ -61,28 +62,23 @@ def draw_uniform(first, stride, key, block, u):
     philox(block, key)
     for i in range(64):
         n = first + i * stride
-        u[i] = 2.0**-32 * block[n & 3, (n >> 2) - (first >> 2) if stride == 1 else i]
+        u[i] = block[n & 3, (n >> 2) - (first >> 2) if stride == 1 else i]
 
 
 @Kernel
 def _fit_and_encode(x, run, digits, key, wrong, constants, out, first, last):
     """Fit and encode groups of consecutive values, each read once: half the time of fit and `_encode_words`."""
     length, rest, top = x.shape[1], np.zeros((1, 64), x.dtype), (1 << out.shape[0]) - 1
-    codes, masks, u, block = (
-        np.zeros(64, np.uint8),
-        np.zeros(8, np.uint64),
-        np.full(64, 0.5),
-        np.zeros((4, 20), np.uint64),
-    )
-    ends, more, fitted = np.zeros(2), np.zeros(2), np.zeros((3, 1))
+    codes, masks = np.zeros(64, np.uint8), np.zeros(8, np.uint64)
+    u, block = np.full(64, HALF_STEP), np.zeros((4, 20), np.uint64)
+    ends, more = np.zeros(2), np.zeros(2)
     for task in range(first, last):
         at, end = task * run, min(task * run + run, x.size)
         nan = ends_of(x, at, end, rest, ends, more)
         if nan or not (-ORDINARY < ends[0] and ends[1] < ORDINARY):
             wrong[0] = True
             continue
-        fit_group(ends.reshape(2, 1), top, digits, fitted)
-        constants[0, task], constants[1, task] = fitted[0, 0], fitted[1, 0]
+        constants[0, task], constants[1, task] = grid_of_group(ends[0], ends[1], top, digits)
         step, low = np.float64(constants[0, task]), np.float64(constants[1, task])
         while at < end:
             r, column = at // length, at % length
@@ -104,7 +100,8 @@ def _encode_words(values, low, step, start, stride, group, key, out, first, last
     length = values.shape[1]
     top = (1 << planes) - 1
     some = np.zeros(64, values.dtype)
-    codes, u, block = np.zeros(64, np.uint8), np.full(64, 0.5), np.zeros((4, 20 if stride == 1 else 64), np.uint64)
+    codes, u = np.zeros(64, np.uint8), np.full(64, HALF_STEP)
+    block = np.zeros((4, 20 if stride == 1 else 64), np.uint64)
     for task in range(first, last):
         row, word = task // words, task % words
         at = word * 64
@@ -132,6 +129,6 @@ def _codes_in_groups(values, low, step, group, row, at, valid, u, top, codes):
         end = min(valid, (part + 1) * group - at)
         a, s = np.float64(low[row, part]), np.float64(step[row, part])
         for j in range(i, end):
-            t = (values[row, at + j] - a) / s + u[j]
+            t = (values[row, at + j] - a) / s + 2.0**-32 * u[j]
             codes[j] = top if t >= top else np.uint8(t) if t > 0 else 0
         i = end

@@ -6,8 +6,8 @@ from ..llvm.masks import low_bits
 from ..runtime import threads
 from ..runtime.schedule import Kernel
 from .encode_grid import put_grid
-from .encode_grouped import draw_uniform
-from .extremes import ends_of, fit_group
+from .encode_grouped import HALF_STEP, draw_uniform
+from .extremes import ends_of, grid_of_group
 
 _LEAST = 1 << 14  # values that are worth a parallel region
 
@@ -38,15 +38,14 @@ def _encode_rows(x, ends, rows, group, digits, key, constants, out, first, last)
     """Encode groups of rows, whose planes follow one another in `out` from each row's first word on."""
     length, groups, rest = x.shape[1], ends.shape[2], np.zeros((1, 64), x.dtype)
     words = (length + 63) // 64
-    codes, masks, u = np.zeros(64, np.uint8), np.zeros(8, np.uint64), np.full(64, 0.5)
-    block, two, fitted = np.zeros((4, 20), np.uint64), np.zeros((2, 1)), np.zeros((3, 1))
+    codes, masks, u = np.zeros(64, np.uint8), np.zeros(8, np.uint64), np.full(64, HALF_STEP)
+    block = np.zeros((4, 20), np.uint64)
     for task in range(first, last):
         row, part = task // groups, task % groups
         bits, begin = rows[0, row], rows[1, row]
         top = (1 << bits) - 1
-        two[0, 0], two[1, 0] = ends[0, row, part], ends[1, row, part]
-        fit_group(two, top, digits, fitted)
-        constants[0, row, part], constants[1, row, part] = fitted[0, 0], fitted[1, 0]
+        step, low = grid_of_group(ends[0, row, part], ends[1, row, part], top, digits)
+        constants[0, row, part], constants[1, row, part] = step, low
         step, low = np.float64(constants[0, row, part]), np.float64(constants[1, row, part])
         planes = out[begin : begin + bits * words].reshape((bits, 1, words))
         column, end = part * group, min(length, part * group + group)

@@ -95,13 +95,19 @@ def group_constants(ends, top, digits, out):
 @entry
 def fit_group(ends, top, digits, out):
     for i in range(ends.shape[1]):
-        low, high = ends[0, i], ends[1, i]
-        unit = _unit(low, digits)
-        start = np.floor(low / unit) * unit + 0.0  # not -0
-        step = (high - start) / top
-        unit = _unit(step, digits)
-        step = np.ceil(step / unit) * unit
-        out[0, i], out[1, i], out[2, i] = step if step != 0 else 1.0, start, start + step * top
+        step, start = grid_of_group(ends[0, i], ends[1, i], top, digits)
+        out[0, i], out[1, i], out[2, i] = step, start, start + step * top
+
+
+@inline
+def grid_of_group(low, high, top, digits):
+    """Return the step and the first level, of so many digits, of levels that reach from `low` to `high`."""
+    unit = _unit(low, digits)
+    start = np.floor(low / unit) * unit + 0.0  # not -0
+    step = (high - start) / top
+    unit = _unit(step, digits)
+    step = np.ceil(step / unit) * unit
+    return step if step != 0 else 1.0, start
 
 
 @inline

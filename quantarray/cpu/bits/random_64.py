@@ -4,20 +4,20 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ..llvm.vectors import F64, I32, I64, const, lanes_of, place_of, pointer, splat
+from ..llvm.vectors import I32, I64, const, place_of, pointer, splat
 
 _BLOCKS, _ROUNDS = 16, 10
-_COUNTERS, _DOUBLES = ir.VectorType(I64, _BLOCKS), ir.VectorType(F64, _BLOCKS)
+_COUNTERS = ir.VectorType(I64, _BLOCKS)
 _FACTORS, _STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 
 
 @intrinsic
-def uniform_64(typingctx, first, key0, key1, use, u):
-    """u[i] = 2**-32 * word i % 4 of the Philox block of counter ((first + i) // 4, use, 0), for 64 elements.
+def uniform_64(typingctx, first, key0, key1, use, words):
+    """words[i] = word i % 4 of the Philox block of counter ((first + i) // 4, use, 0), for 64 elements.
 
-    `first` is a multiple of 4, so that 16 blocks hold all. u is float64, C-contiguous.
+    `first` is a multiple of 4, so that 16 blocks hold all. words is uint32, C-contiguous.
     """
-    signature = types.void(types.int64, types.uint64, types.uint64, types.uint64, u)
+    signature = types.void(types.int64, types.uint64, types.uint64, types.uint64, words)
 
     def codegen(context, builder, signature, args):
         low = _COUNTERS([0xFFFFFFFF] * _BLOCKS)
@@ -31,9 +31,8 @@ def uniform_64(typingctx, first, key0, key1, use, u):
                 builder.and_(builder.add(k, const(s)), const(0xFFFFFFFF)) for k, s in zip(keys, _STEPS, strict=True)
             ]
         to = pointer(context, builder, signature, args, 4, const(0))
-        for lane, words in enumerate(_in_order(builder, counter)):
-            numbers = builder.fmul(builder.uitofp(words, _DOUBLES), _DOUBLES([2.0**-32] * _BLOCKS))
-            builder.store(numbers, place_of(builder, to, lane * _BLOCKS, _DOUBLES), align=8)
+        every = _in_order(builder, counter)
+        builder.store(every, place_of(builder, to, 0, every.type), align=4)
 
     return signature, codegen
 
@@ -48,13 +47,11 @@ def _round(builder, counter, keys, low):
 
 
 def _in_order(builder, counter):
-    """Yield the words of 16 blocks in the order of their elements, 16 at a time."""
+    """Return the words of 16 blocks in the order of their elements."""
     short = ir.VectorType(I32, _BLOCKS)
     a, b, c, d = (builder.trunc(words, short) for words in counter)
     pairs = [builder.shuffle_vector(*two, _indices(range(2 * _BLOCKS))) for two in ((a, b), (c, d))]
-    every = builder.shuffle_vector(*pairs, _indices(word * _BLOCKS + i for i in range(_BLOCKS) for word in range(4)))
-    for lane in range(0, 4 * _BLOCKS, _BLOCKS):
-        yield lanes_of(builder, every, lane, _BLOCKS)
+    return builder.shuffle_vector(*pairs, _indices(word * _BLOCKS + i for i in range(_BLOCKS) for word in range(4)))
 
 
 def _indices(numbers):

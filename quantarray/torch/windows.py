@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
 import torch
+
+from .layout import layout_of
 
 
 class Window(NamedTuple):
@@ -21,34 +24,43 @@ class Window(NamedTuple):
 
     def local(self, indices: torch.Tensor) -> torch.Tensor:
         """Turn indices into a plane of the input to places within each window, uint8."""
-        rest = indices.int()  # of half the memory, which matters at the peak
-        place = torch.zeros_like(rest)
-        for d, start in enumerate(self._starts(indices.device)):
-            after = math.prod(self.size[d + 1 :])
-            at = rest.div(after, rounding_mode="floor")
-            rest.sub_(at, alpha=after)
-            at.sub_(start).div_(self.dilation[d], rounding_mode="floor")
-            place.mul_(self.shape[d]).add_(at)
-        return place.byte()
+        offsets = self._offsets()
+        places = torch.zeros(offsets[-1] + 1, dtype=torch.uint8)
+        places[offsets] = torch.arange(len(offsets), dtype=torch.uint8)
+        after = indices.int() - self._corners(indices.device)  # of half the memory, which matters at the peak
+        return _looked_up(places.to(indices.device), after)
 
     def indices(self, local: torch.Tensor) -> torch.Tensor:
         """Turn places within each window back to int64 indices into a plane of the input."""
-        rest = local.int()
-        index = torch.zeros_like(rest)
-        for d, start in enumerate(self._starts(local.device)):
-            after = math.prod(self.shape[d + 1 :])
-            at = rest.div(after, rounding_mode="floor")
-            rest.sub_(at, alpha=after)
-            index.mul_(self.size[d]).add_(at.mul_(self.dilation[d]).add_(start))
-        return index.long()
+        offsets = torch.tensor(self._offsets(), device=local.device)
+        return _looked_up(offsets, local.int()).add_(self._corners(local.device))
 
-    def _starts(self, device: torch.device) -> list[torch.Tensor]:
-        """Return where windows start on each axis, as tensors that broadcast against indices."""
-        last = len(self.starts) - 1
-        return [
-            torch.tensor(start, dtype=torch.int32, device=device).view(-1, *(1,) * (last - d))
+    def _offsets(self) -> list[int]:
+        """Return the difference of each element's index from that of its window's first element."""
+        steps = [range(0, n * step, step) for n, step in zip(self.shape, self.dilation, strict=True)]
+        return [self._index(at) for at in itertools.product(*steps)]
+
+    def _corners(self, device: torch.device) -> torch.Tensor:
+        """Return the index of each window's first element, negative in padding, int32 of the result's size."""
+        count = len(self.starts)
+        starts = [
+            torch.tensor(start, dtype=torch.int32, device=device).view(-1, *(1,) * (count - 1 - d))
             for d, start in enumerate(self.starts)
         ]
+        return self._index(starts)
+
+    def _index(self, at: Any) -> Any:
+        """Return the index into a plane of places on each axis, numbers or tensors."""
+        index = at[0]
+        for size, place in zip(self.size[1:], at[1:], strict=True):
+            index = index * size + place
+        return index
+
+
+def _looked_up(table: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return table[places], in the order in memory of the places."""
+    layout = layout_of(places)
+    return layout.restore(table.index_select(0, layout.flat(places)), table.dtype)
 
 
 def window_of(node: Any, size: tuple[int, ...], result: tuple[int, ...]) -> Window | None:

@@ -21,7 +21,7 @@ from .operations import ALWAYS, LOSSES, SAVINGS, Saving, is_product, packed_by, 
 from .reads import Read
 from .report import Layer, Report
 from .rounding import Rounding
-from .saving import EMPTY, PLAIN, TRIMMED, Form, Rules, Saved, form_of
+from .saving import EMPTY, LOOKED, PLAIN, Form, Rules, Saved, form_of
 from .sensitivity import checked_ids
 from .stored import Whole
 from .tracers import eagerly, skip
@@ -29,6 +29,7 @@ from .unchecked import why
 
 OP = "compressed_activations"
 _MOST_HELD = 1 << 24  # bytes that activations may leave in the C library's heap at the end of the block
+_GROWTH = 1 << 27  # bytes by which the process grows until free pages are returned: using them again costs faults
 _LAST = 1 << 63  # above all numbers of nodes
 _CODES = -1  # the key of the form that every function may read
 
@@ -61,7 +62,7 @@ class Compression:
         self._known: dict[Any, Layer] = {}
         self._kinds: dict[str, int] = {}
         self._ids: Any = None
-        self.freed = 0  # elements packed or restored since the last `trim`
+        self.freed, self._resident = 0, 0  # elements packed or restored since the last look; memory after a trim
 
     def batch(self, sample_ids: Any) -> Self:
         """Return this context, for a step on samples of a data set with these numbers: `with compression.batch(ids):`.
@@ -93,7 +94,7 @@ class Compression:
             exits.callback(self._leave)
             self._rounding.start(ids)
             self._rounding.unchecked.clear()
-            self._first = torch.autograd._get_sequence_nr()
+            self._first, self._resident = torch.autograd._get_sequence_nr(), arena.resident()
             if self._packs():
                 ACTIVE.holders.append(self._holder)
                 exits.callback(ACTIVE.holders.remove, self._holder)
@@ -120,8 +121,15 @@ class Compression:
 
     def trim(self) -> None:
         """Return the free pages of the C library's heap, which freed activations leave, to the system."""
-        self.freed = 0
         arena.trim()
+        self._resident = arena.resident()
+
+    def look(self) -> None:
+        """Call `trim` if the process has grown: what is free is used again, as long as it is enough."""
+        self.freed, resident = 0, arena.resident()
+        self._resident = min(self._resident, resident)
+        if resident - self._resident >= _GROWTH:
+            self.trim()
 
     def _leave(self) -> None:
         self._thread, self._pending, self._known, self._kinds, self._nodes = 0, 0, {}, {}, {}
@@ -249,8 +257,8 @@ class Compression:
         witness = saved.witness
         saved.form, witness.data = form, EMPTY[witness.dtype, witness.device]
         self.freed += saved.layout.size
-        if self.freed >= TRIMMED and witness.device.type == "cpu":
-            self.trim()
+        if self.freed >= LOOKED and witness.device.type == "cpu":
+            self.look()
         if form.record is not None:
             node.register_prehook(form.record.see)
         if not view.pending and not view.exact:

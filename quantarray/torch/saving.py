@@ -33,7 +33,7 @@ from .windows import window_of
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _FLAT = 20.0  # from which on derivatives of FLAT and BEND are constant in float32
-TRIMMED = 1 << 24  # elements packed or restored after which free pages of the heap are returned
+LOOKED = 1 << 22  # elements packed or restored after which the memory of the process is looked at
 _ABOVE_0 = float(np.nextafter(np.float32(0), np.float32(1)))
 _LARGEST = torch.finfo(torch.float32).max
 _SAMPLE = 8  # elements that tell that most tensors have more than two values
@@ -90,8 +90,8 @@ class Saved:
             return witness
         if witness.device.type == "cpu":
             self.context.freed += self.layout.size
-            if self.context.freed >= TRIMMED:
-                self.context.trim()
+            if self.context.freed >= LOOKED:
+                self.context.look()
         return self.form.stored.restore()
 
 
@@ -222,17 +222,17 @@ def _compared_at_once(node: Any, tensor: torch.Tensor, layout: Layout, read: Rea
         return None
     if read is Read.SIGN:
         return packer.pack_compared(tensor, layout, _ABOVE_0, math.inf, True, (0.0, 1.0))
-    found: Interval | None = None
+    interval: Interval | None = None
     if read is Read.MASK:
         operator = operator_of(node.name())
-        found = _interval(*_BOUNDS[operator](node), "shrink" in operator)
+        interval = _interval(*_BOUNDS[operator](node), "shrink" in operator)
     elif read is Read.ORDER and saved_as(node, "other") is None:
         low, high = _bound(node, "min"), _bound(node, "max")
         if not isinstance(low, Saved) and not isinstance(high, Saved):
-            found = _interval(-math.inf if low is None else low, math.inf if high is None else high, True)
-    if found is None:
+            interval = _interval(-math.inf if low is None else low, math.inf if high is None else high, True)
+    if interval is None:
         return None
-    return packer.pack_compared(tensor, layout, found.first, found.end, True, (found.outside, found.inside))
+    return packer.pack_compared(tensor, layout, interval.first, interval.end, True, (interval.outside, interval.inside))
 
 
 class Interval(NamedTuple):

@@ -1,12 +1,12 @@
 """Calls on a GPU that are found: a second call of one form is recorded, and later ones only launch what it launched.
 
-A call is found by its function, all its arguments but the array, and the form of that: dtype, shape, axis, the values
-of its constants, device. Weights have their calls in their own cache, with their layouts.
+A call is found by its function, all its arguments but the arrays, and the forms of these: dtype, shape, axis, the
+values of constants, device. Weights have their calls in their own cache, with their layouts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..backends.registry import call_class
@@ -23,7 +23,7 @@ _calls = Kept(256)
 
 
 class Launched:
-    """A function of an array, on a GPU by the launches that were recorded: equal, with little of Python around them.
+    """A function of arrays, on a GPU by the launches that were recorded: equal, with little of Python around them.
 
     Attributes are those of the function.
     """
@@ -35,25 +35,29 @@ class Launched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.function, name)
 
-    def __call__(self, x: Any, out: Array | None = None) -> Any:
-        """Return what `function(x)` returns, or `function(x, out)`."""
+    def __call__(self, *operands: Any, out: Array | None = None) -> Any:
+        """Return what `function(*operands)` returns, or `function(*operands, out)`."""
         if out is not None:
-            return self.function(x, out)
-        packed = isinstance(x, QuantArray)
-        a, values = (x._words, x._constants.key) if packed else (x, ())
-        if values is None or type(a) is LaidOut or not (a.flags.c_contiguous and a.size) or a.data.ptr % _LINE:
-            return self.function(x)
-        if RECORDINGS and recording("cuda") is not None:  # x has no elements, and the call is part of another
-            return self.function(x)
-        key = (x._scheme, values) if packed else None
+            return self.function(*operands, out)
+        arrays: tuple[Any, ...] = ()
+        key: Any = ()
+        for x in operands:
+            packed = isinstance(x, QuantArray)
+            a, values = (x._words, x._constants.key) if packed else (x, ())
+            if values is None or type(a) is LaidOut or not (a.flags.c_contiguous and a.size) or a.data.ptr % _LINE:
+                return self.function(*operands)
+            arrays += (a,)
+            key += (x._scheme, values) if packed else (None,)
+        if RECORDINGS and recording("cuda") is not None:  # arrays have no elements, and the call is part of another
+            return self.function(*operands)
         plan = self._plans.get(key, True)
         if plan is True:
             self._note(key, None)
-            return self.function(x)
+            return self.function(*operands)
         if plan is None:
-            plan = self._note(key, _recorded(self.function, x, a))
-        results = None if plan is False else plan(a)
-        return self.function(x) if results is None else results
+            plan = self._note(key, _recorded(self.function, operands, arrays))
+        results = None if plan is False else plan(arrays)
+        return self.function(*operands) if results is None else results
 
     def _note(self, key: Any, plan: Any) -> Any:
         self._plans[key] = plan
@@ -65,22 +69,22 @@ class Launched:
 class _Plan:
     """A recorded call, with what makes results of its arrays."""
 
-    def __init__(self, function: Callable[..., Any], x: Any, a: Array) -> None:
+    def __init__(self, function: Callable[..., Any], operands: Sequence[Any], arrays: Sequence[Array]) -> None:
         self._laws: list[tuple[Any, ...] | None] = []
         self._single = True
 
-        def on_arrays(blank: Array) -> list[Any]:
-            whole = _like(x, blank) if isinstance(x, QuantArray) else blank
-            results = function(whole)
+        def on_arrays(*blanks: Array) -> list[Any]:
+            pairs = zip(operands, blanks, strict=True)
+            results = function(*(_like(x, blank) if isinstance(x, QuantArray) else blank for x, blank in pairs))
             self._single = type(results) is not tuple
             listed = [results] if self._single else [*results]
             self._laws = [_law(q) if isinstance(q, QuantArray) else None for q in listed]
             return [q._words if isinstance(q, QuantArray) else q for q in listed]
 
-        self._call = call_class()(on_arrays, a)
+        self._call = call_class()(on_arrays, arrays)
 
-    def __call__(self, a: Array) -> Any:
-        arrays = self._call(a)
+    def __call__(self, operands: Sequence[Array]) -> Any:
+        arrays = self._call(operands)
         if arrays is None:
             return None
         if self._single:
@@ -90,10 +94,10 @@ class _Plan:
         return tuple([one if law is None else QuantArray(one, *law) for one, law in pairs])
 
 
-def _recorded(function: Callable[..., Any], x: Any, a: Array) -> _Plan | bool:
+def _recorded(function: Callable[..., Any], operands: Sequence[Any], arrays: Sequence[Array]) -> _Plan | bool:
     """Record a function; False if it does more than launch kernels, which is then not tried again."""
     try:
-        return _Plan(function, x, a)
+        return _Plan(function, operands, arrays)
     except Exception:  # whatever is raised where elements are not there: the function is called with them
         return False
 
@@ -117,10 +121,21 @@ def on_gpu(function: Callable[..., Any], q: Any, *options: Any) -> Any:
     return by_key(key, function, q, *options)
 
 
+def both_on_gpu(function: Callable[..., Any], p: QuantArray, q: QuantArray, *options: Any) -> Any:
+    """Return `function(p, q, *options)` of two packed arrays, by recorded launches where they are on a GPU."""
+    if type(p) is not CuQuantArray or type(q) is not CuQuantArray:
+        return function(p, q, *options)
+    return _of_key((function, p._form, q._form, options), function, options)(p, q)
+
+
 def by_key(key: Any, function: Callable[..., Any], x: Any, *options: Any) -> Any:
     """Return `function(x, *options)`, by recorded launches; `key` has all that they depend on but x's constants."""
-    call = _calls.get(key)
+    return _of_key(key, function, options)(x)
+
+
+def _of_key(key: Any, function: Callable[..., Any], options: tuple[Any, ...]) -> Launched:
+    call: Launched | None = _calls.get(key)
     if call is None:
-        call = Launched((lambda x: function(x, *options)) if options else function)
+        call = Launched((lambda *operands: function(*operands, *options)) if options else function)
         _calls.keep(key, call)
-    return call(x)
+    return call

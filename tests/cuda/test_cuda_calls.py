@@ -30,6 +30,10 @@ CALLS = {
     "sum": lambda x, w, a, m, v: qa.sum(a),
     "max_pool2d": lambda x, w, a, m, v: qa.max_pool2d(x, 2),
     "q + 1": lambda x, w, a, m, v: a + 1,
+    "q + p": lambda x, w, a, m, v: a + a,
+    "q == p": lambda x, w, a, m, v: a == a,
+    "avg_pool2d": lambda x, w, a, m, v: qa.avg_pool2d(x, 2),
+    "conv2d of a shortcut": lambda x, w, a, m, v: qa.conv2d(x, w, padding=1, residual=x, requantize=T),
 }
 
 

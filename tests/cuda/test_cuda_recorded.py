@@ -4,6 +4,8 @@ The stand-in for CuPy has its arrays in the CPU's memory, so addresses in a bloc
 """
 
 import ctypes
+import gc
+import sys
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -139,6 +141,28 @@ CALLS = {
     "q > 1": (lambda _, q: q > 1, None, lambda: codes(3, 70)),
     "2.5 > q": (lambda _, q: qa.greater(2.5, q), None, lambda: codes(3, 70)),
     "q == 0": (lambda _, q: q == 0, None, lambda: codes(3, 70)),
+    "avg_pool2d": (lambda _, q: qa.avg_pool2d(q, 2), None, lambda: codes(2, 4, 6, 70)),
+    "avg_pool2d to codes": (
+        lambda _, q: qa.avg_pool2d(q, 3, padding=1, requantize=T), None, lambda: codes(2, 4, 6, 64)),
+    "q + p": (lambda _, x: x[0] + x[1], None, lambda: (codes(3, 70), codes(3, 70))),
+    "q + p of many bits": (
+        lambda _, x: x[0] + x[1], None, lambda: (qa.from_codes(RNG.integers(0, 64, (3, 70)), qa.uint6), codes(3, 70))),
+    "q - p": (lambda _, x: x[0] - x[1], None, lambda: (codes(3, 70), codes(3, 70))),
+    "q * p": (lambda _, x: x[0] * x[1], None, lambda: (codes(3, 70), codes(3, 70))),
+    "q == p": (lambda _, x: x[0] == x[1], None, lambda: (codes(3, 70), codes(3, 70))),
+    "q >= p": (lambda _, x: x[0] >= x[1], None, lambda: (codes(3, 70), codes(3, 70))),
+    "larger": (lambda _, x: qa.maximum(x[0], x[1]), None, lambda: (codes(3, 70), codes(3, 70))),
+    "a packed shortcut": (
+        lambda w, x: qa.conv2d(x[0], w, padding=1, residual=x[1], requantize=T), W64,
+        lambda: (signs(1, 5, 6, 64), codes(1, 5, 6, 64))),
+    "a shortcut of integers": (
+        lambda w, x: qa.conv2d(x[0], w, padding=1, residual=x[1], requantize=T, return_sum=True), W64,
+        lambda: (signs(1, 5, 6, 64), RNG.integers(-99, 99, (1, 5, 6, 64)).astype(np.int32))),
+    "a shortcut of floats": (
+        lambda w, x: qa.conv2d(x[0], w, padding=1, residual=x[1]), W64,
+        lambda: (signs(1, 5, 6, 64), RNG.normal(size=(1, 5, 6, 64)).astype(np.float32))),
+    "a shortcut that is x": (
+        lambda w, x: qa.conv2d(x, w, padding=1, residual=x, requantize=T), W64, lambda: signs(1, 5, 6, 64)),
     "q + 1": (lambda _, q: q + 1, None, lambda: codes(3, 70)),
     "1.5 + q": (lambda _, q: 1.5 + q, None, lambda: codes(3, 70)),
 }  # fmt: skip
@@ -146,6 +170,9 @@ CALLS = {
 
 def values(result):
     """Return a result on the CPU, and all else that it has."""
+    if isinstance(result, tuple):
+        parts = [*map(values, result)]
+        return np.concatenate([held.view(np.uint8).ravel() for held, *_ in parts]), *[rest for _, *rest in parts]
     if isinstance(result, qa.QuantArray):
         held = result.words.held if result.device != "cpu" else result.words
         return held, result.dtype, result.shape, result.axis, result.constants.key, result.scheme
@@ -161,6 +188,10 @@ def ran(monkeypatch):
     return calls
 
 
+def to_gpu(x):
+    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x.to_device("cuda")
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_recorded_calls_are_equal(name, started, ran):
     """Calls after the second launch what the first did, give what it would, and keep their results apart."""
@@ -169,11 +200,8 @@ def test_recorded_calls_are_equal(name, started, ran):
     names, pairs = [], []
     for _ in range(5):
         x = draw()
-        if isinstance(x, np.ndarray):
-            x = x if x.dtype == np.uint8 else x.astype(np.float32)
-            moved = fake_cupy.asarray(x)
-        else:
-            moved = x.to_device("cuda")
+        x = x.astype(np.float32) if getattr(x, "dtype", None) == np.float64 else x
+        moved = tuple(map(to_gpu, x)) if isinstance(x, tuple) else to_gpu(x)
         started.clear()
         pairs.append((values(call(on_gpu, moved)), values(call(w, x))))
         names.append(started.copy())
@@ -245,6 +273,33 @@ def test_a_nan_is_seen_by_a_recorded_call(started, ran):
     assert len(ran) == before + 2
     got = qa.quantize(x, qa.Uniform(4, step=0.25))
     np.testing.assert_array_equal(got.words.held, qa.quantize(X, qa.Uniform(4, step=0.25)).words)
+
+
+def test_a_sum_beyond_int32_is_seen_by_a_recorded_call(started, ran):
+    x, w = signs(1, 5, 6, 64).to_device("cuda"), W64.to_device("cuda")
+    shortcut = np.zeros((1, 5, 6, 64), np.int32)
+    for _ in range(4):
+        qa.conv2d(x, w, padding=1, residual=fake_cupy.asarray(shortcut), requantize=T)
+    shortcut[...] = 2**31 - 1
+    before = len(ran)
+    for _ in range(2):
+        with pytest.raises(OverflowError, match="residual"):
+            qa.conv2d(x, w, padding=1, residual=fake_cupy.asarray(shortcut), requantize=T)
+    assert len(ran) == before + 2
+
+
+def test_a_recorded_call_holds_no_operand(started):
+    """The call is in the cache of the weights: held there, they would be freed by the collector of cycles alone."""
+    x, w, shortcut = signs(1, 5, 6, 64).to_device("cuda"), W64.to_device("cuda"), signs(1, 5, 6, 64).to_device("cuda")
+    counts = [sys.getrefcount(a) for a in (x, w, shortcut, x.words, shortcut.words)]
+    gc.disable()
+    try:
+        for _ in range(4):
+            qa.conv2d(x, w, padding=1, residual=shortcut, requantize=T)
+            x + shortcut
+        assert [sys.getrefcount(a) for a in (x, w, shortcut, x.words, shortcut.words)] == counts
+    finally:
+        gc.enable()
 
 
 def test_a_call_with_no_room_is_called_again(started, ran, monkeypatch):

@@ -51,14 +51,13 @@ class Start(NamedTuple):
 
 
 class Recorder:
-    """A recording (`core/recordings.py`) of a call on the current GPU, whose operand is the first piece of memory."""
+    """A recording (`core/recordings.py`) of a call on the current GPU, whose first pieces of memory are operands."""
 
     backend = "cuda"
 
-    def __init__(self, gpu, operand):
-        self._gpu, self._device, self.starts, self.notes = gpu, operand.device, [], []
-        self.pieces = [Piece(operand.shape, operand.dtype, False)]
-        self.operand = Blank.of(0, self._device, operand.shape, operand.dtype)
+    def __init__(self, gpu, operands):
+        self._gpu, self._device, self.starts, self.notes, self.pieces = gpu, operands[0].device, [], [], []
+        self.operands = [self._add(Piece(a.shape, a.dtype, False)) for a in operands]
 
     def array(self, shape, dtype, cleared=False):
         return self._add(Piece(shape if isinstance(shape, tuple) else (shape,), np.dtype(dtype), cleared))
@@ -72,7 +71,7 @@ class Recorder:
 
     def launch(self, kernel, grid, block, args, shared, tiled):
         arrays = list(_arrays(args))
-        if not any(isinstance(a, Blank) and a.place for a in arrays):
+        if not any(isinstance(a, Blank) and a.place >= len(self.operands) for a in arrays):
             raise ElementsAreRead  # of what it writes, as nobody would run a kernel for nothing
         started = launch.specialized(kernel, self._gpu, args, shared, tiled)
         changing, at = [], 0
@@ -104,39 +103,39 @@ def _arrays(args):
 
 
 class Recorded:
-    """A function of an array on a GPU, recorded for arrays of one form, C-contiguous and at a multiple of 16 bytes.
+    """A function of arrays on a GPU, recorded for those of one form, C-contiguous and at multiples of 16 bytes.
 
-    Called with such an array it returns the list of arrays that the function does. None where the function has to be
+    Called with such arrays it returns the list of arrays that the function does. None where the function has to be
     called itself, as a kernel has noted what it raises an error for, or there is no room for a result.
     """
 
-    def __init__(self, function, operand):
-        self._gpu, self._xp = operand.device.id, cupy("record")
-        recorder = Recorder(self._gpu, operand)
+    def __init__(self, function, operands):
+        self._gpu, self._xp, count = operands[0].device.id, cupy("record"), len(operands)
+        recorder = Recorder(self._gpu, operands)
         with no_fork, np.errstate(all="ignore"):  # signal handlers wait: what they call would be recorded
             try:
                 RECORDINGS[get_ident()] = recorder
-                results = function(recorder.operand)
+                results = function(*recorder.operands)
             finally:
                 RECORDINGS.pop(get_ident(), None)
         self._starts, self._notes = recorder.starts, recorder.notes
         pieces, launched = recorder.pieces, {place for one in self._starts for _, place, _ in one.changing}
-        if not {a.place for a in results} <= {0, *launched}:
+        if not {a.place for a in results} <= {*range(count), *launched}:
             raise ElementsAreRead  # of a result that no kernel has written
         self._back = [(place, piece.give_back) for place, piece in enumerate(pieces) if piece.give_back]
         for a in results:  # of a piece that is allocated, with the shape of the result
-            if a.place and a.flags.c_contiguous and a.nbytes == pieces[a.place].nbytes:
+            if a.place >= count and a.flags.c_contiguous and a.nbytes == pieces[a.place].nbytes:
                 pieces[a.place] = pieces[a.place]._replace(shape=a.shape, dtype=a.dtype)
-        self._makers = [piece.maker(self._xp) for piece in pieces[1:]]
+        self._makers = [piece.maker(self._xp) for piece in pieces[count:]]
         self._results = [(a.place, None if _is(a, pieces[a.place]) else a) for a in results]
         if any(a.offset for _, a in self._results if a is not None):
             raise ElementsAreRead  # of a part of a piece, which no call has needed yet
 
-    def __call__(self, operand):
+    def __call__(self, operands):
         if self._makers and driver.current_gpu() != self._gpu:
             with current(f"cuda:{self._gpu}"):
-                return self(operand)
-        arrays = [operand]
+                return self(operands)
+        arrays = [*operands]
         try:
             for make, form in self._makers:
                 arrays.append(make(*form))

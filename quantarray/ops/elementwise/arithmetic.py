@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
-from ...arrays.launched import on_gpu
+from ...arrays.launched import both_on_gpu, on_gpu
 from ...core.dtypes import Array, DType, uniform
 from ...core.hints import OutType, Values
 from ..words.levels import (
@@ -121,7 +121,7 @@ def add(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutType = 
     if out_dtype is not None:
         return dense_result("add", np.add, a, b, out_dtype)
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
-        return added("add", np.add, a, b)
+        return cast(QuantArray, both_on_gpu(added, a, b, "add", np.add))
     q, t = (a, b) if isinstance(a, QuantArray) else (checks.packed("add", "one operand", b), a)
     return cast(QuantArray, on_gpu(_added_to, q, t))
 
@@ -146,7 +146,7 @@ def subtract(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutTy
     if out_dtype is not None:
         return dense_result(op, np.subtract, a, b, out_dtype)
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
-        return added(op, np.subtract, a, b)
+        return cast(QuantArray, both_on_gpu(added, a, b, op, np.subtract))
     if isinstance(a, QuantArray):
         return cast(QuantArray, on_gpu(_less, a, b))
     return cast(QuantArray, on_gpu(_taken_from, checks.packed(op, "one operand", b), a))
@@ -182,7 +182,7 @@ def multiply(a: QuantArray | Values, b: QuantArray | Values, *, out_dtype: OutTy
     if out_dtype is not None:
         return dense_result(op, np.multiply, a, b, out_dtype)
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
-        return of_pairs("multiply", np.multiply, a, b)
+        return cast(QuantArray, both_on_gpu(of_pairs, a, b, op, np.multiply))
     q, s = (a, b) if isinstance(a, QuantArray) else (checks.packed(op, "one operand", b), a)
     return cast(QuantArray, on_gpu(_multiplied, q, s))
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.blocks import blocks
-from ...arrays.launched import on_gpu
+from ...arrays.launched import both_on_gpu, on_gpu
 from ...backends.registry import common_device, namespace, zeros
 from ...core.dtypes import Array, integers, uint1
 from ...core.format import MAX_BITS, bits_for
@@ -75,7 +75,7 @@ def equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     >>> (q == 3).dequantize(), (q == q).dequantize(), (q == 3).dtype
     (array([0, 1, 0], dtype=int32), array([1, 1, 1], dtype=int32), quantarray.uint1)
     """
-    return _compared("equal", np.equal, a, b, lambda smaller, same: same)
+    return _compared("equal", np.equal, a, b)
 
 
 def not_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
@@ -85,7 +85,7 @@ def not_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     >>> (qa.encode([0, 3, 2], values=range(4)) != [0, 1, 2]).dequantize()
     array([0, 1, 0], dtype=int32)
     """
-    return _compared("not_equal", np.not_equal, a, b, lambda smaller, same: ~same)
+    return _compared("not_equal", np.not_equal, a, b)
 
 
 def less_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
@@ -95,7 +95,7 @@ def less_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     >>> (qa.encode([0, 3, 2], values=range(4)) <= 2).dequantize()
     array([1, 0, 1], dtype=int32)
     """
-    return _compared("less_equal", np.less_equal, a, b, lambda smaller, same: smaller | same)
+    return _compared("less_equal", np.less_equal, a, b)
 
 
 def less(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
@@ -105,7 +105,7 @@ def less(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     >>> (qa.encode([0, 3, 2], values=range(4)) < 2.5).dequantize()
     array([1, 0, 1], dtype=int32)
     """
-    return _compared("less", np.less, a, b, lambda smaller, same: smaller)
+    return _compared("less", np.less, a, b)
 
 
 def greater_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
@@ -115,7 +115,7 @@ def greater_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     >>> (qa.encode([0, 3, 2], values=range(4)) >= 2).dequantize()
     array([0, 1, 1], dtype=int32)
     """
-    return _compared("greater_equal", np.greater_equal, a, b, lambda smaller, same: ~smaller)
+    return _compared("greater_equal", np.greater_equal, a, b)
 
 
 def greater(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
@@ -125,25 +125,41 @@ def greater(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     >>> (qa.encode([0, 3, 2], values=range(4)) > [2, 2, 2]).dequantize()
     array([0, 1, 0], dtype=int32)
     """
-    return _compared("greater", np.greater, a, b, lambda smaller, same: ~(smaller | same))
+    return _compared("greater", np.greater, a, b)
 
 
-def _compared(op: str, f: np.ufunc, a: Any, b: Any, of_ranks: Callable[[Array, Array], Array]) -> QuantArray:
-    """f(a, b) through a table of levels or pairs, or of_ranks(ranks less, ranks equal) of two arrays."""
+_OF_RANKS: dict[np.ufunc, Callable[[Array, Array], Array]] = {  # f(a, b) of ranks: a's are less, or equal
+    np.equal: lambda smaller, same: same,
+    np.not_equal: lambda smaller, same: ~same,
+    np.less_equal: lambda smaller, same: smaller | same,
+    np.less: lambda smaller, same: smaller,
+    np.greater_equal: lambda smaller, same: ~smaller,
+    np.greater: lambda smaller, same: ~(smaller | same),
+}
+
+
+def _compared(op: str, f: np.ufunc, a: Any, b: Any) -> QuantArray:
+    """f(a, b) through a table of levels or pairs, or by ranks of two arrays."""
+    result: QuantArray
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
-        a, b = aligned(op, a=a, b=b)
-        ranked = a.dtype == b.dtype and is_exact(a) and is_exact(b)
-        same = ranked and a.device == "cpu"  # on a GPU a table is one launch
-        if a.bits + b.bits <= MAX_BITS and not same:
-            return of_pairs(op, f, a, b)
-        words = clear_tail(of_ranks(*order(*_ranked(op, a, b))), a.shape[a.axis])
-        return QuantArray(words[None], uint1, a.shape, a.axis)
+        result = both_on_gpu(_of_both, a, b, op, f)
+        return result
     q = a if isinstance(a, QuantArray) else checks.packed(op, "one operand", b)
     other = b if q is a else a
     if isinstance(other, int) and other.bit_length() > 63:  # beyond integer levels, and maybe beyond float64
         other = float(other) if other.bit_length() < 1024 else math.inf if other > 0 else -math.inf
-    result: QuantArray = on_gpu(_with_value, q, other, op, f, q is a)
+    result = on_gpu(_with_value, q, other, op, f, q is a)
     return result
+
+
+def _of_both(a: QuantArray, b: QuantArray, op: str, f: np.ufunc) -> QuantArray:
+    a, b = aligned(op, a=a, b=b)
+    ranked = a.dtype == b.dtype and is_exact(a) and is_exact(b)
+    same = ranked and a.device == "cpu"  # on a GPU a table is one launch
+    if a.bits + b.bits <= MAX_BITS and not same:
+        return of_pairs(a, b, op, f)
+    words = clear_tail(_OF_RANKS[f](*order(*_ranked(op, a, b))), a.shape[a.axis])
+    return QuantArray(words[None], uint1, a.shape, a.axis)
 
 
 def _with_value(q: QuantArray, other: Any, op: str, f: np.ufunc, first: bool) -> QuantArray:

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...arrays.launched import both_on_gpu
 from ...core.dtypes import Array, ternary
 from ...core.hints import OutType, Values
 from ..statistical.lines import words_by_parts
@@ -118,7 +119,8 @@ def _extreme(op: str, f: np.ufunc, largest: bool, a: Any, b: Any, out_dtype: Out
     if out_dtype is not None:
         return dense_result(op, f, a, b, out_dtype)
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
-        return extreme(op, f, largest, a, b)
+        result: QuantArray = both_on_gpu(extreme, a, b, op, f, largest)
+        return result
     return table_function(op, f, a, b)
 
 

@@ -46,10 +46,10 @@ def map2(f: Callable[[Array, Array], Any], p: QuantArray, q: QuantArray) -> Quan
     (array([ 3, -2,  0], dtype=int32), quantarray.integers(range(-3, 4)), 3)
     """
     op = "map2"
-    return of_pairs(op, checks.function(op, "f", f), checks.packed(op, "p", p), checks.packed(op, "q", q))
+    return of_pairs(checks.packed(op, "p", p), checks.packed(op, "q", q), op, checks.function(op, "f", f))
 
 
-def of_pairs(op: str, f: Callable[[Array, Array], Any], p: QuantArray, q: QuantArray) -> QuantArray:
+def of_pairs(p: QuantArray, q: QuantArray, op: str, f: Callable[[Array, Array], Any]) -> QuantArray:
     """`map2`, and what says so by another name."""
     p, q = aligned(op, a=p, b=q)
     if p.bits + q.bits > MAX_BITS:
@@ -87,7 +87,7 @@ def table_function(op: str, f: Callable[..., Any], a: Any, b: Any) -> QuantArray
     Vectors are float32 numbers, so that results have float32 levels for every index.
     """
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
-        return of_pairs(op, f, a, b)
+        return of_pairs(a, b, op, f)
     q = a if isinstance(a, QuantArray) else checks.packed(op, "one operand", b)
     value = operand(op, "the operand", b if q is a else a, q)
     if isinstance(value, np.ndarray):

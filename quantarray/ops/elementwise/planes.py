@@ -23,7 +23,7 @@ from .mapping import of_pairs
 from .pairs import aligned
 
 
-def added(op: str, f: np.ufunc, p: QuantArray, q: QuantArray) -> QuantArray:
+def added(p: QuantArray, q: QuantArray, op: str, f: np.ufunc) -> QuantArray:
     """f(p, q), a sum or a difference, of integer levels plane by plane; through a table of pairs where few allow it.
 
     A table has the sums that occur, a grid all in a row: they are the same where both arrays have one step.
@@ -31,7 +31,7 @@ def added(op: str, f: np.ufunc, p: QuantArray, q: QuantArray) -> QuantArray:
     few = p.bits + q.bits <= MAX_BITS
     same_step = p.dtype.step is not None and q.dtype.step is not None and abs(p.dtype.step) == abs(q.dtype.step)
     if not (is_exact(p) and is_exact(q)) or (few and (p.device != "cpu" or not same_step)):
-        return of_pairs(op, f, p, q)
+        return of_pairs(p, q, op, f)
     p, q = aligned(op, a=p, b=q)
     levels = np.array(p.dtype.levels, np.int64), np.array(q.dtype.levels, np.int64) * (1 if f is np.add else -1)
     lows = [int(v.min()) for v in levels]
@@ -47,13 +47,13 @@ def added(op: str, f: np.ufunc, p: QuantArray, q: QuantArray) -> QuantArray:
     return QuantArray(words, integers(range(sum(lows), sum(lows) + step * count, step)), p.shape, p.axis)
 
 
-def extreme(op: str, f: np.ufunc, largest: bool, p: QuantArray, q: QuantArray) -> QuantArray:
+def extreme(p: QuantArray, q: QuantArray, op: str, f: np.ufunc, largest: bool) -> QuantArray:
     """f(p, q), the larger or the smaller of integer levels, by comparators; of real ones through a table of pairs.
 
     On a GPU a table is one launch, so that at most 8 bits together have one.
     """
     if not (is_exact(p) and is_exact(q)) or (p.device != "cpu" and p.bits + q.bits <= MAX_BITS):
-        return of_pairs(op, f, p, q)
+        return of_pairs(p, q, op, f)
     p, q = aligned(op, a=p, b=q)
     mine, theirs = (np.array(x.dtype.levels, np.int64) for x in (p, q))
     # One array's levels are all on this side of the bound, so that the other's beyond it never show

@@ -8,6 +8,7 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from ...arrays.array import QuantArray
+from ...arrays.launched import on_gpu
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
 from ...core.hints import (
@@ -26,7 +27,6 @@ from . import dense_pooling, depthwise_plan, epilogue, geometry, pool_windows
 from .depthwise_job import DepthwiseJob, Weights
 from .operand import lower, reach
 from .options import AvgPoolOptions
-from .pool_windows import Pool
 
 _FEW = 1 << 20  # weights of 1, 10 MiB as kernels have them, that are kept for the next call
 
@@ -76,10 +76,8 @@ def avg_pool1d(
     >>> qa.avg_pool1d(x, 2, ceil_mode=True).ravel()
     array([ 0.,  1., -1.], dtype=float32)
     """
-    pool = pool_windows.prepare(
-        "avg_pool1d", x, size, stride, padding, dilation, ceil_mode, data_format, 1, count_include_pad
-    )
-    return _avg_pool("avg_pool1d", pool, requantize)
+    pool = stride, padding, dilation, ceil_mode, data_format
+    return on_gpu(_avg_pool, x, 1, size, pool, count_include_pad, requantize)
 
 
 @overload
@@ -133,10 +131,8 @@ def avg_pool2d(
     array([[-0.25,  0.25],
            [ 0.25,  0.25]], dtype=float32)
     """
-    pool = pool_windows.prepare(
-        "avg_pool2d", x, size, stride, padding, dilation, ceil_mode, data_format, 2, count_include_pad
-    )
-    return _avg_pool("avg_pool2d", pool, requantize)
+    pool = stride, padding, dilation, ceil_mode, data_format
+    return on_gpu(_avg_pool, x, 2, size, pool, count_include_pad, requantize)
 
 
 @overload
@@ -183,13 +179,15 @@ def avg_pool3d(
     >>> qa.avg_pool3d(np.arange(8).reshape(1, 2, 2, 2, 1), (2, 1, 2)).ravel()
     array([2.5, 4.5], dtype=float32)
     """
-    pool = pool_windows.prepare(
-        "avg_pool3d", x, size, stride, padding, dilation, ceil_mode, data_format, 3, count_include_pad
-    )
-    return _avg_pool("avg_pool3d", pool, requantize)
+    pool = stride, padding, dilation, ceil_mode, data_format
+    return on_gpu(_avg_pool, x, 3, size, pool, count_include_pad, requantize)
 
 
-def _avg_pool(op: str, pool: Pool, requantize: Thresholds | None) -> Any:
+def _avg_pool(
+    x: Any, axes: int, size: Any, options: tuple[Any, ...], count_include_pad: Any, requantize: Thresholds | None
+) -> Any:
+    op, (stride, padding, dilation, ceil_mode, data_format) = f"avg_pool{axes}d", options
+    pool = pool_windows.prepare(op, x, size, stride, padding, dilation, ceil_mode, data_format, axes, count_include_pad)
     q, window, shape = pool.x, pool.window, pool.shape
     geometry.room(op, window, shape, epilogue.check(op, requantize, shape[-1]))
     if isinstance(q, QuantArray):

@@ -214,15 +214,20 @@ class _Latest:
 
 
 def prepared(
-    op: str, x: Any, w: QuantArray, options: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
+    op: str,
+    x: Any,
+    w: QuantArray,
+    options: tuple[Any, ...],
+    bias: Array | None,
+    build: Callable[..., Any],
+    *others: Any,
 ) -> Any:
-    """Return `build(device, x, w, bias, *options)`, prepared once for each form of x, `options` and bias.
+    """Return `build(device, x, w, bias, *options)`, prepared once for each form of x and others, `options` and bias.
 
     DeviceError if x and w are on different devices.
     """
     shift = None if bias is None else (bias.dtype, bias.tobytes())
-    form = x._form if isinstance(x, QuantArray) else (x.dtype, x.shape, device_of(x))
-    rest = form, shift
+    rest = shift, *[a._form if isinstance(a, QuantArray) else (a.dtype, a.shape, device_of(a)) for a in (x, *others)]
     layouts = w._cache
     latest: _Latest | None = None if layouts is None else layouts.entries.get(op)
     if latest is not None and all(map(is_, options, latest.options)) and rest == latest.rest:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, Unpack, overload
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import common_device
+from ...backends.registry import common_device, device_of
 from ...core.dtypes import Array
 from ...core.hints import Bytes, DataFormat, OutType, Padding, Pair, Values
 from . import calls, geometry
@@ -131,40 +133,51 @@ def convolve(axes: int, x: Any, w: Any, bias: Any, options: Options, out: Any, s
     if prepared.channels_first:
         shape, last = (shape[0], shape[-1], *shape[1:-1]), 1
     return calls.write_to(
-        op, w.device, out, options.requantize, dtype, shape, last, lambda rows: prepared(x, prepared.rows(rows))
+        op, w.device, out, options.requantize, dtype, shape, last, lambda rows: prepared(x, out=prepared.rows(rows))
     )
 
 
 def _with_shortcut(op: str, x: Any, w: QuantArray, bias: Any, options: Options, out: Any, shortcut: Shortcut) -> Any:
     """Convolve, then add the shortcut and take thresholds in one pass over the sums."""
-    law, axes = options.requantize, w.ndim - 2
-    if shortcut.residual is None:
+    law, (residual, return_sum) = options.requantize, shortcut
+    if residual is None:
         raise TypeError(f"{op}: return_sum=True needs residual=, a shortcut that is added before the thresholds")
-    prepared: Prepared = calls.prepared(op, x, w, options._replace(requantize=None), bias, PREPARE[axes])
-    channels_first, shape = prepared.channels_first, prepared.shape
-    at, outer = axes + 1, shape
+    q = residual if isinstance(residual, QuantArray) else checks.anywhere(op, "residual", residual)
+
+    def build(*_: Any) -> Callable[..., Any]:
+        """Return what does not hold w, in whose cache it is."""
+        prepared: Prepared = calls.prepared(op, x, w, options._replace(requantize=None), bias, PREPARE[w.ndim - 2])
+        common_device(op, x=x, w=w, residual=q)
+        return partial(_summed, op, prepared, law, return_sum)
+
+    if out is not None or w.device == "cpu":
+        return build()(x, q, out)
+    return calls.prepared(f"{op} and a shortcut", x, w, (*options, return_sum), bias, build, q)(x, q)
+
+
+def _summed(
+    op: str, prepared: Prepared, law: Thresholds | None, return_sum: bool, x: Any, q: Any, out: Any = None
+) -> Any:
+    channels_first, outer, at = prepared.channels_first, prepared.shape, len(prepared.shape) - 1
     if channels_first:
-        at, outer = 1, (shape[0], shape[-1], *shape[1:-1])
-    q = shortcut.residual
-    q = q if isinstance(q, QuantArray) else checks.anywhere(op, "residual", q)
-    shortcuts.check(op, q, outer, at, law, shortcut.return_sum)
-    common_device(op, x=x, w=w, residual=q)
+        at, outer = 1, (outer[0], outer[-1], *outer[1:-1])
+    shortcuts.check(op, q, outer, at, law, return_sum)
     reach = prepared.reach
     values: Any = _product(prepared, x)
     if values is None or not shortcuts.of_32_bits(q):
         dense = prepared(x)
-        values = dense.transpose(*geometry.to_last(axes)) if channels_first else dense
+        values = dense.transpose(*geometry.to_last(len(outer) - 2)) if channels_first else dense
     dtype = shortcuts.sum_dtype(values.dtype, q)
     if out is None:
         memory = None
         if not isinstance(values, calls.Product) and dtype.itemsize == values.dtype.itemsize:
             memory = values.view(dtype) if values.flags.c_contiguous else None  # of the result that sums are of
-        return shortcuts.added(op, values, q, at, law, shortcut.return_sum, memory, reach)
+        return shortcuts.added(op, values, q, at, law, return_sum, memory, reach)
 
     def to(rows: Array | None) -> Any:
         return shortcuts.added(op, values, q, at, None, False, rows, reach)
 
-    return calls.write_to(op, w.device, out, law, dtype, outer, at, to)
+    return calls.write_to(op, device_of(x), out, law, dtype, outer, at, to)
 
 
 def _product(prepared: Prepared, x: Any) -> calls.Product | None:

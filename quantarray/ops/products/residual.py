@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import common_device, contiguous, device_of, empty, kernel, moveaxis, to_host, zeros
+from ...backends.registry import common_device, contiguous, device_of, empty, kernel, moveaxis, zeros
 from ...core.code_values import level_values
 from ...core.dtypes import Array
 from ...core.recordings import is_set
@@ -133,7 +133,7 @@ def added(op: str, values: Any, residual: Any, at: int, requantize: Thresholds |
     elif math.prod(shape):
         rows = contiguous(values).reshape(-1, shape[-1])
         kernel(device, "add_shortcut")(rows, shortcut, last, sums, over, words)
-    if checked and is_set(to_host(over)):
+    if checked and is_set(over):
         if isinstance(values, calls.Product):  # which is not sure, see `conv_added`
             return added(op, values(), residual, at, requantize, return_sum, out)
         fix = "; pass out_dtype=np.int64" if op.startswith("conv") else "; convert x with .astype(np.int64)"

@@ -26,7 +26,9 @@ def from_torch(
     subclasses), for layers whose code cannot be recorded.
     quantize: choices for layers of floats, quantised after training: `{"weights": 4, "activations": 8, "calibration":
     images, "keep": ("conv1", "head.*")}`. Weights get 1 to 8 bits with a scale for each output, activations 1 to 8 bits
-    with a step from the batch `calibration`; layers whose path matches a pattern of `keep` stay floats.
+    with a step from the batch `calibration`, tensors or NumPy arrays; layers whose path matches a pattern of `keep`
+    stay floats. With `"activations": None` the weights of linear layers alone are quantised, without a batch, and have
+    a scale for each output, or for each `"group": 32` along its inputs; their products are those of floats by values.
 
     Quantisers are recognised by what they compute: any function that gives at most 256 levels in even steps, such as
     sign with a straight-through gradient, DoReFa, LSQ, PACT or ternary weights, or few uneven ones, such as LQ-Nets'

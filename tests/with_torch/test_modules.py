@@ -266,6 +266,39 @@ def test_layers_that_are_kept_stay_floats():
     assert [row.source for row in graph.summary().numpy if row.op in ("Conv", "MatMul")] == ["0 (Conv2d)", "8 (Linear)"]
 
 
+def test_a_batch_of_numpy_arrays():
+    one, other = (
+        qa.nn.from_torch(floats(), X[:1], quantize={"weights": 4, "calibration": batch}) for batch in (X, X.numpy())
+    )
+    np.testing.assert_array_equal(one(X.numpy()), other(X.numpy()))
+
+
+@pytest.mark.parametrize("bits", [1, 2, 5, 8])
+@pytest.mark.parametrize("group", [None, 1, 7, 32, 1000])
+def test_weights_of_linear_layers_alone(bits, group):
+    """Convolutions stay floats; 100 inputs have a last group of 2, 4 or all of them."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv1d(3, 4, 3), nn.Flatten(), nn.Linear(100, 33), nn.ReLU(), nn.Linear(33, 5, bias=False))
+    x, choices = torch.randn(6, 3, 27), {"weights": bits, "activations": None, "group": group}
+    graph = qa.nn.from_torch(net, x[:1], quantize=choices)
+    for layer in (net[2], net[4]):
+        w = layer.weight.detach()
+        for part in w.split(group or w.shape[1], 1):
+            sizes = part.abs().double()
+            if bits == 1:
+                scale = sizes.mean(1, keepdim=True).float()
+                part.copy_(torch.where(part >= 0, scale, -scale))
+            else:
+                scale = (sizes.amax(1, keepdim=True) / (2 ** (bits - 1) - 1)).float()
+                part.copy_((part.double() / scale.double()).round() * scale)
+    expected = net(x).detach().numpy()
+    np.testing.assert_allclose(graph(x.numpy()), expected, rtol=1e-5, atol=1e-5)
+    rows = {row.op: row for row in graph.summary().rows}
+    assert "dequantized_linear" in rows and "linear" not in rows
+    kept = qa.nn.from_torch(net, x[:1], quantize={**choices, "keep": "2"})
+    assert [row.source for row in kept.summary().rows if row.op == "dequantized_linear"] == ["4 (Linear)"]
+
+
 @pytest.mark.parametrize(
     ("quantize", "why"),
     [
@@ -274,8 +307,14 @@ def test_layers_that_are_kept_stay_floats():
         ({"calibration": X * torch.nan}, r"the layer '0' takes of quantize\['calibration'\] holds NaN or infinity"),
         ({"activations": 4, "calibration": X / 0}, r"the layer '0' takes of quantize\['calibration'\] holds NaN"),
         ({"weights": 9, "calibration": X}, r"quantize\['weights'\] must be an integer from 1 to 8, got 9"),
-        ({"bits": 4, "calibration": X}, "has 'bits'; it takes weights, activations, calibration, keep"),
-        ({"calibration": X.numpy()}, "must be a tensor"),
+        ({"bits": 4, "calibration": X}, "has 'bits'; it takes weights, activations, calibration, keep, group"),
+        ({"calibration": X.tolist()}, "must be an array or a tensor"),
+        (
+            {"calibration": X, "group": 32},
+            r"quantize\['group'\] must be a positive integer, beside 'activations': None",
+        ),
+        ({"activations": None, "group": 0}, r"quantize\['group'\] must be a positive integer"),
+        ({"activations": None, "weights": 9}, r"quantize\['weights'\] must be an integer from 1 to 8"),
         ({"calibration": X, "keep": ("0", "head*")}, r"\['keep'\] has 'head\*', which matches no path of the module"),
     ],
 )

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...core.dtypes import Array
+from ...arrays.array import QuantArray
+from ...core.dtypes import Array, integers
+from ...ops.creation.creation import from_codes
+from ..onnx.blocked_weights import packed_integers
 from ..onnx.laws import Constant
 from .recording import Call, Var
 
-_KEYS = ("weights", "activations", "calibration", "keep")
+_KEYS = ("weights", "activations", "calibration", "keep", "group")
 _MOST = 1 << 18  # values of an activation that a quantile is taken of
 _QUANTILE = 0.999  # of magnitudes, for fewer than 8 bits; 8 bits hold all of them
 
@@ -24,13 +27,15 @@ _QUANTILE = 0.999  # of magnitudes, for fewer than 8 bits; 8 bits hold all of th
 class Choices:
     """A choice of 1 to 8 bits for `weights` and `activations` of float layers; those that `keep` matches stay floats.
 
+    activations: None for weights of linear layers alone, with a scale for each output or each `group` along its inputs.
     values: the calibration batch's value of each variable that a layer takes.
     """
 
     weights: int
-    activations: int
+    activations: int | None
     keep: tuple[str, ...]
     values: Mapping[int, Any]
+    group: int | None = None
 
     def applies(self, call: Call) -> bool:
         """Tell if a layer is to be quantised."""
@@ -38,7 +43,7 @@ class Choices:
 
     def activation(self, x: Var, result: Var, path: str) -> Call:
         """Return the call that quantises a layer's input, with a step for all of it."""
-        values, bits = self.values[x.index].detach().flatten().to(torch.float32), self.activations
+        values, bits = self.values[x.index].detach().flatten().to(torch.float32), self.activations or 8
         if not torch.isfinite(values).all():
             raise ValueError(
                 f"from_torch: what the layer {path!r} takes of quantize['calibration'] holds NaN or infinity, of which "
@@ -69,6 +74,28 @@ class Choices:
         scale = np.where(scale == 0, 1, scale)
         return Constant((whole * scale).astype(w.dtype), whole, scale)
 
+    def packed(self, w: Array, path: str) -> QuantArray | None:
+        """Return weights [o k] of a linear layer in groups, packed; None if they are none."""
+        if not w.size:
+            return None
+        if not np.isfinite(w).all():
+            raise ValueError(f"from_torch: weights of the layer {path!r} hold NaN or infinity, which have no levels")
+        k = w.shape[1]
+        group = min(self.group or k, k)
+        starts = np.arange(0, k, group)
+        sizes, most = np.abs(w.astype(np.float64)), 2 ** (self.weights - 1) - 1
+        if self.weights == 1:
+            scale = np.add.reduceat(sizes, starts, axis=1) / np.diff([*starts, k])
+        else:
+            scale = np.maximum.reduceat(sizes, starts, axis=1) / most
+        scale = scale.astype(np.float32)
+        scale = np.where(scale == 0, np.float32(1), scale)
+        along = group if len(starts) > 1 else None
+        if self.weights == 1:
+            return from_codes((w >= 0).astype(np.uint8), integers(-1, 1), 1, scale=scale, group=along)
+        each = np.repeat(scale, group, axis=1)[:, :k]
+        return packed_integers(np.rint(w / each.astype(np.float64)).astype(np.int64), scale, along)
+
 
 @dataclass(frozen=True)
 class _Sign:
@@ -91,16 +118,26 @@ def checked(quantize: Any, count: int) -> dict[str, Any]:
     for key in quantize:
         if key not in _KEYS:
             raise ValueError(f"from_torch: quantize= has {key!r}; it takes {', '.join(_KEYS)}")
-    options = {"weights": 8, "activations": 8, "keep": (), **quantize}
-    for key in ("weights", "activations"):
+    options = {"weights": 8, "activations": 8, "keep": (), "group": None, **quantize}
+    alone = options["activations"] is None
+    for key in ("weights",) if alone else ("weights", "activations"):
         if type(options[key]) is not int or not 1 <= options[key] <= 8:
             raise ValueError(f"from_torch: quantize[{key!r}] must be an integer from 1 to 8, got {options[key]!r}")
-    batch = options.get("calibration")
+    group = options["group"]
+    if group is not None and (type(group) is not int or group < 1 or not alone):
+        raise ValueError(
+            f"from_torch: quantize['group'] must be a positive integer, beside 'activations': None, got {group!r}; "
+            "products of integers have a scale for each output"
+        )
+    batch = options.get("calibration", () if alone else None)
     if batch is None:
         raise ValueError("from_torch: quantize= needs 'calibration', a batch of inputs that steps are taken from")
-    inputs: Sequence[Any] = batch if isinstance(batch, tuple) else (batch,)
-    if len(inputs) != count or not all(isinstance(x, torch.Tensor) for x in inputs):
-        raise TypeError(f"from_torch: quantize['calibration'] must be a tensor, or a tuple of {count}, as the example")
+    listed: Sequence[Any] = batch if isinstance(batch, tuple) else (batch,)
+    inputs = [torch.from_numpy(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else x for x in listed]
+    if not alone and (len(inputs) != count or not all(isinstance(x, torch.Tensor) for x in inputs)):
+        raise TypeError(
+            f"from_torch: quantize['calibration'] must be an array or a tensor, or a tuple of {count}, as the example"
+        )
     keep = options["keep"]
     return {**options, "calibration": tuple(inputs), "keep": (keep,) if isinstance(keep, str) else tuple(keep)}
 

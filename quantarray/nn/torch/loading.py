@@ -53,7 +53,7 @@ def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantiz
     inputs = tuple(x.detach().cpu() for x in inputs)
     module = _on_cpu(module)
     if options is not None:
-        options["calibration"] = tuple(x.cpu() for x in options["calibration"])
+        options["calibration"] = tuple(x.cpu() for x in options["calibration"] if options["activations"] is not None)
     kinds = {path: type(part).__name__ for path, part in module.named_modules()}
     if options is not None:
         check_kept(options["keep"], kinds)
@@ -78,7 +78,9 @@ def _on_cpu(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def _calibrated(module: Any, recording: Recording, options: dict[str, Any], forwards: Mapping[type, Any]) -> Choices:
-    """Run the module on the calibration batch for the values of all variables."""
+    """Run the module on the calibration batch for the values of all variables, if activations are quantised."""
+    if options["activations"] is None:
+        return Choices(options["weights"], None, options["keep"], {}, options["group"])
     other = recorded(module, options["calibration"], forwards)
     if [c.op for c in other.calls] != [c.op for c in recording.calls]:
         raise ValueError("from_torch: the module does other operations for the calibration batch than for the example")

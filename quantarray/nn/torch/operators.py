@@ -44,7 +44,7 @@ def _low_bit(c: Conversion, call: Call, x: Var, w: Var, axis: int) -> tuple[Tens
         by_output = stored.scale.T if stored.scale.shape[1] == 1 else None
         weight = Constant(weight.value, None if by_output is None else stored.integers.T, by_output)
     in_groups = stored is not None and weight.integers is None
-    if choices is None or in_groups or not choices.applies(call):
+    if choices is None or choices.activations is None or in_groups or not choices.applies(call):
         return source, weight
     if weight.integers is None:
         weight = choices.weight(weight.value, axis)
@@ -113,17 +113,23 @@ def _product(c: Conversion, call: Call, x: Var, w: Var, bias: Any = None, factor
         out = uneven.product(b, "linear", {}, source, uneven.right_of(weight, 1, held), result.shape)
     if out is None:
         b.per_sample(len(w.shape) == 2 and len(x.shape) >= 2)
-        out = _of_floats(c, source, w, result) or b.numpy(step, [source, weight], [result.shape], source.dtype)[0]
+        out = _of_floats(c, call, source, w, weight) or b.numpy(step, [source, weight], [result.shape], source.dtype)[0]
     _biased(c, call, out, bias, len(result.shape) - 1, factor)
 
 
-def _of_floats(c: Conversion, x: Tensor, w: Var, result: Var) -> Tensor | None:
-    """Multiply floats by a weight of torchao that stays packed; None for any other weight."""
-    stored, b = c.stored(w), c.builder
-    packed = None if stored is None or x.dtype != np.float32 else stored.packed()
+def _of_floats(c: Conversion, call: Call, x: Tensor, w: Var, weight: Constant) -> Tensor | None:
+    """Multiply floats by a weight that stays packed: one of torchao, or as the caller chose; None for any other."""
+    stored, choices, b, packed = c.stored(w), c.choices, c.builder, None
+    if x.dtype != np.float32:
+        return None
+    if stored is not None:
+        packed = stored.packed()
+    elif choices is not None and choices.activations is None and len(w.shape) == 2 and choices.applies(call):
+        packed = choices.packed(weight.value.T, call.path)
     if packed is None:
         return None
-    return c.value(b.emit("dequantized_linear", [b.dense(x), b.constant(packed, f"{b.hint}.weight")], b.hint), result)
+    held = b.emit("dequantized_linear", [b.dense(x), b.constant(packed, f"{b.hint}.weight")], b.hint)
+    return c.value(held, call.results[0])
 
 
 def _computed(c: Conversion, call: Call, x: Var, w: Var) -> None:

@@ -44,6 +44,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "framed",
         "group_constants",
         "group_ends",
+        "pack_compared",
         "map_reduce",
         "nearest_sets",
         "pack_seen",

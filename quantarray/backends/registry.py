@@ -28,7 +28,9 @@ _MANY_WORDS, _MANY = 1 << 8, 1 << 18  # elements for which a line is worth findi
 _FILES = {
     "pack": "bits.pack",
     "pack_seen": "bits.pack",
+    "pack_signed": "bits.pack",
     "pack_compared": "bits.pack_compared",
+    "round_values": "float32.round_values",
     "unpack": "bits.pack",
     "encode": "bits.encode",
     "encode_small": "bits.encode",

@@ -15,6 +15,7 @@ from .fits import range_constants as range_constants
 from .fits import sums as sums
 from .float_products import float_product as float_product
 from .float_products import group_product as group_product
+from .float_products import round_values as round_values
 from .float_products import row_product as row_product
 from .float_products import row_product_levels as row_product_levels
 from .float_products import row_product_spaced as row_product_spaced
@@ -33,6 +34,10 @@ def pack(codes: Array, out: Array) -> None:
 
 def pack_seen(codes: Array, seen: Array, out: Array) -> None:
     """`pack`, and the bits of all codes together are those of seen uint8[rows], zero on entry."""
+
+
+def pack_signed(values: Array, out: Array) -> None:
+    """`pack` of int8 values[rows length] as 8 planes of the codes value + 128. On the CPU only."""
 
 
 def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, nan: Array, out: Array) -> None:

@@ -1,6 +1,8 @@
-"""A part of the contract: kernels that multiply rows of floats."""
+"""A part of the contract: kernels that multiply rows of floats, and that round floats to bytes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from ..core.dtypes import Array
 
@@ -39,3 +41,13 @@ def group_product(
     low[o, group of n] * sums[r, n], if low has elements. Products and their additions are rounded once together where
     the CPU can; the 16 sums are added as in `row_product`. apart * code is at most 255; group 16, 32, or a multiple
     of 64, or at least k; constants float32[o groups], of groups that fill the words."""
+
+
+def round_values(
+    x: Array, scale: Array, zero: Array, low: Any, high: Any, clip_first: bool, nan: Array, out: Array
+) -> None:  # fmt: skip
+    """Round float32 x[n] to int8 or uint8 out[n]: rint(clip(x / scale + zero, low, high)) if `clip_first`, or
+    clip(rint(x / scale) + zero, low, high), to the even integer of two that are as near, in float32.
+
+    scale, zero float32[1]; low, high float32, integers of out's type. nan bool[pieces] are set where a value is NaN.
+    On the CPU only."""

@@ -20,10 +20,15 @@ def pack_seen(codes, seen, out):
         _pack(codes, seen, out)
 
 
-def _pack(codes, seen, out):
+def pack_signed(values, out):
+    if out.size:
+        _pack(values.view(np.uint8), _NOT_ASKED, out, 1 << (len(out) - 1))
+
+
+def _pack(codes, seen, out, flipped=0):
     kind = codes.dtype.char, codes.flags.num, seen.flags.num, out.flags.num
     workers = threads.count() if codes.size >= _LEAST else 1
-    threads.run(_pack_rows, (codes, seen, out), codes.shape[0], workers, None, kind)
+    threads.run(_pack_rows, (codes, seen, flipped, out), codes.shape[0], workers, None, kind)
 
 
 def unpack(words, out):
@@ -33,7 +38,7 @@ def unpack(words, out):
 
 
 @Kernel
-def _pack_rows(codes, seen, out, first, last):
+def _pack_rows(codes, seen, flipped, out, first, last):
     planes, _, words = out.shape
     length, asked, held = codes.shape[1], seen.size > 0, np.zeros(64, np.uint8)
     for row in range(first, last):
@@ -44,14 +49,15 @@ def _pack_rows(codes, seen, out, first, last):
                 if asked:
                     add_bits(codes, start, held)
                 for plane in range(planes):
-                    out[plane, row, word] = mask_of_plane(codes, start, plane) & low_bits(valid)
+                    turned = -np.uint64((flipped >> plane) & 1)
+                    out[plane, row, word] = (mask_of_plane(codes, start, plane) ^ turned) & low_bits(valid)
             else:
                 for i in range(valid):
                     held[0] |= codes[row, word * 64 + i]
                 for plane in range(planes):
                     mask = np.uint64(0)
                     for i in range(valid):
-                        mask |= np.uint64((codes[row, word * 64 + i] >> plane) & 1) << np.uint64(i)
+                        mask |= np.uint64(((codes[row, word * 64 + i] ^ flipped) >> plane) & 1) << np.uint64(i)
                     out[plane, row, word] = mask
     for i in range(held.size if asked else 0):
         seen[first] |= held[i]

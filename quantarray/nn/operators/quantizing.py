@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...arrays import checks
-from ...backends.registry import device_of, namespace
+from ...backends.registry import contiguous, device_of, empty, kernel, namespace, zeros
 from ...core.dtypes import Array
+from ...core.recordings import is_set
+from .movement import order_in_memory
 from .record import Attributes, Constants, Operator, Shapes, always, array, by_factor, named, rises
 
 
@@ -45,14 +47,49 @@ ROUNDING: dict[str, Callable[[Array], Array]] = {
 
 def _quantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """round(clip(x / scale + zero, low, high)), integers, as QONNX's Quant has it."""
+    result = _at_once(a, x, scale, zero, True) if ROUNDING[a["rounding"]] is np.rint else None
+    if result is not None:
+        return result
     y = np.clip(numbers("Quant", x / scale + zero), a["low"], a["high"])
     return array(ROUNDING[a["rounding"]](y).astype(a["to"]))
 
 
 def _quantize_linear(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """clip(rint(x / scale) + zero, low, high), integers, as ONNX's QuantizeLinear has it."""
+    result = _at_once(a, x, scale, zero, False)
+    if result is not None:
+        return result
     y = np.rint(numbers("QuantizeLinear", x / scale)).astype(np.float64) + zero
     return array(np.clip(y, a["low"], a["high"]).astype(a["to"]))
+
+
+def _at_once(a: Attributes, x: Array, scale: Array, zero: Array, clip_first: bool) -> Array | None:
+    """Return float32 of a CPU rounded to bytes by one step, by a kernel; None for others, and for NaN.
+
+    So a network's input is rounded inside of its compiled call.
+    """
+    kind = np.dtype(a["to"])
+    ends = _BYTES.get(kind.name)
+    if type(x) is not np.ndarray or x.dtype != np.float32 or ends is None or not x.size:
+        return None
+    constants = [np.asarray(k) for k in (scale, zero)]
+    if any(k.size != 1 or k.ndim > x.ndim for k in constants) or constants[0].dtype != np.float32:
+        return None
+    single = [k.astype(np.float32).reshape(1) for k in constants]
+    low, high = np.float32(a["low"]), np.float32(a["high"])
+    if not ends[0] <= low <= high <= ends[1] or low % 1 or high % 1 or single[1][0] % 1 or abs(single[1][0]) > 255:
+        return None
+    if clip_first and constants[1].dtype != np.float32:  # NumPy adds in float64 then
+        return None
+    order = order_in_memory(x)
+    dense = contiguous(x.transpose(order))
+    out, nan = empty("cpu", dense.shape, kind), zeros("cpu", (_PIECES,), np.bool_)
+    kernel("cpu", "round_values")(dense.reshape(-1), *single, low, high, clip_first, nan, out.reshape(-1))
+    return None if is_set(nan) else out.transpose(np.argsort(order))
+
+
+_BYTES = {"int8": (-128, 127), "uint8": (0, 255)}
+_PIECES = 8  # ranges of values, one after the other taken by threads
 
 
 def _bipolar(a: Attributes, x: Array) -> Array:
@@ -102,8 +139,12 @@ def _quantizer(run: Callable[..., Any], **known: Any) -> Operator:
 
 
 OPERATORS = {
-    "quantize": _quantizer(_quantize, dtype=named("to"), needs=("low", "high", "rounding", "to")),
-    "quantize_linear": _quantizer(_quantize_linear, dtype=named("to"), needs=("low", "high", "to")),
+    "quantize": _quantizer(
+        _quantize, dtype=named("to"), needs=("low", "high", "rounding", "to"), order="kept", launches=True
+    ),
+    "quantize_linear": _quantizer(
+        _quantize_linear, dtype=named("to"), needs=("low", "high", "to"), order="kept", launches=True
+    ),
     "bipolar": Operator(run=_bipolar, dtype=always("int8"), direction=rises),
     "bipolar_of": _quantizer(_bipolar_of, dtype=always("int8")),
     "sign": Operator(run=_sign, dtype=always("int8"), direction=rises),

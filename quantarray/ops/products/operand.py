@@ -23,7 +23,7 @@ from ...core.code_values import level_values
 from ...core.dtypes import Array, DType, arithmetic, int8, uint1, uint8
 from ...core.format import WORD, bits_for
 from ..counting.histograms import coefficients
-from ..words.conversion import pack_codes, recode
+from ..words.conversion import pack_codes, pack_signed, recode
 
 MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the words
 _RECODED = 1 << 24  # bytes of x on planes that are not its own
@@ -194,9 +194,9 @@ def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
 
 def from_dense(x: Array, axis: int) -> QuantArray:
     """Pack an int8 or uint8 array to 8 planes; exact, and the same integers."""
-    unsigned = x.dtype == np.uint8
-    codes = x if unsigned else x.view(np.uint8) ^ np.uint8(128)
-    return QuantArray(pack_codes(codes, axis, 8), uint8 if unsigned else int8, x.shape, axis)
+    if x.dtype == np.uint8:
+        return QuantArray(pack_codes(x, axis, 8), uint8, x.shape, axis)
+    return QuantArray(pack_signed(x, axis), int8, x.shape, axis)
 
 
 def is_dense(x: Any) -> bool:

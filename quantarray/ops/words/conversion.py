@@ -34,6 +34,16 @@ def pack_codes(codes: Array, axis: int, bits: int) -> Array:
     return out
 
 
+def pack_signed(values: Array, axis: int) -> Array:
+    """Pack int8 values along an axis to 8 planes of the codes value + 128."""
+    if device_of(values) != "cpu":
+        return pack_codes(values.view(np.uint8) ^ np.uint8(128), axis, 8)
+    rows, out = _rows_to_pack(values, axis, 8)
+    if out.size:
+        kernel("cpu", "pack_signed")(rows.view(np.int8), out.reshape(8, -1, out.shape[-1]))
+    return out
+
+
 def pack_seen(codes: Array, axis: int, bits: int) -> tuple[Array, int]:
     """Pack codes of uint8 as `pack_codes` does; return also all their bits together, which no code is above."""
     rows, out = _rows_to_pack(codes, axis, bits)

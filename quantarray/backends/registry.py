@@ -71,6 +71,8 @@ _FILES = {
     "nearest": "hamming.nearest",
     "nearest_sets": "hamming.nearest_sets",
     "within_sets": "hamming.nearest_sets",
+    "add_candidates": "hamming.candidates",
+    "least_candidates": "hamming.candidates",
     "conv_weights": "popcount.conv",
     "conv_words": "popcount.conv",
     "conv": "popcount.conv",

@@ -13,7 +13,7 @@ from ..core.text import table
 from ..io.container import load
 from ..io.files import load_npy
 from ..ops.creation.bit_packing import pack_bits
-from ..ops.search.metrics import METRICS
+from ..ops.search.metrics import ALIASES, METRICS
 from ..ops.search.nearest import top_k
 from . import output
 
@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("database", type=Path, help="a .qa file of an array [rows elements], or a .npy file of bools")
     parser.add_argument("queries", type=Path, help="a .qa file, or a .npy file of bools, floats or bytes")
     parser.add_argument("-k", type=int, default=10, help="rows for each query (10)")
-    parser.add_argument("--metric", choices=METRICS, default="hamming", help="what is compared (hamming)")
+    parser.add_argument("--metric", choices=(*METRICS, *ALIASES), default="hamming", help="what is compared (hamming)")
     parser.add_argument("--signs", action="store_true", help="search for the signs of queries of floats, x > 0")
     parser.add_argument("--json", action="store_true", help="print ids and distances as JSON")
     parser.set_defaults(command=search)

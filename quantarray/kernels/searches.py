@@ -19,9 +19,24 @@ def nearest_sets(words: Array, queries: Array, alpha: float, beta: float, scores
 
 
 def within_sets(
-    words: Array, queries: Array, alpha: float, beta: float, radius: float, counts: Array, scores: Array, out: Array
-) -> None:  # fmt: skip
+    words: Array, queries: Array, alpha: float, beta: float, radius: float, counts: Array, out: Array
+) -> None:
     """Search all sets of a similarity, that of `nearest_sets`, of at least `radius`, which is not negative.
 
-    Rows are searched in pieces, whose lengths differ by at most one. They store counts int64[pieces], scores
-    float64[pieces 1 room] and out int64[pieces 2 room], queries and rows; rows of a query ascend. On the CPU only."""
+    Rows are searched in pieces, whose lengths differ by at most one. They store counts int64[pieces] and out
+    int64[pieces 2 1 room]: the bits of -similarity less those of -0, and row * asked + query; rows ascend. On the CPU
+    only."""
+
+
+def add_candidates(scores: Array, flip: int, first: int, k: int, counts: Array, limits: Array, out: Array) -> None:
+    """Add rows from `first` on, with scores int64[asked rows], to candidates out int64[2 asked room]: keys, then rows.
+
+    A key is a score whose bits `flip` are inverted where it is negative: all but the sign for bits of float64, whose
+    order keys then have. There are counts int64[asked] candidates; a row is added if its key is below limits
+    int64[asked]. When the room is full, all but the k least are dropped, of equal keys the last, and limits lowered;
+    it is at least k, or that of all rows. On the CPU only."""
+
+
+def least_candidates(counts: Array, candidates: Array, out: Array) -> None:
+    """out int64[2 asked k]: the k least of `candidates`, of which there are counts[asked], at least k, ascending, of
+    equal keys those first that were added first. On the CPU only."""

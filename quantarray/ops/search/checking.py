@@ -98,4 +98,9 @@ def selected(op: str, where: Any, n: int) -> Array | None:
         return rows
     if a.ndim != 1 or (a.size and a.dtype.kind not in "iu"):
         raise TypeError(f"{op}: where must be a mask [{n}] or ids of rows, got {a.dtype} {a.shape}")
+    if a.shape == (n,) and (n > 2 or a.dtype == np.uint8) and n and a.min() >= 0 and a.max() <= 1:
+        raise ValueError(
+            f"{op}: where is {a.dtype} {a.shape} of 0 and 1 alone, which may be a mask or ids; a mask is of bools, as "
+            "where.astype(bool), and ids name each row once, as np.unique(where).astype(np.int64)"
+        )
     return np.unique(checks.indices(op, a.astype(np.int64), n, 0))

@@ -34,6 +34,7 @@ from ..statistical.map_reduce import map_reduce
 
 DISTANCES, SETS, PRODUCTS = ("hamming", "l2"), ("jaccard", "dice", "tversky"), ("dot", "cosine", "l2")
 METRICS = ("hamming", *SETS, *PRODUCTS)
+ALIASES = {"tanimoto": "jaccard"}
 _TVERSKY = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5)}  # alpha and beta; all sums are exact
 Scores = Callable[[QuantArray], Array]
 
@@ -149,7 +150,7 @@ def _of_law(q: QuantArray, law: Any) -> QuantArray:
 
 def metric_of(op: str, metric: Any, alpha: Any, beta: Any, quantize_queries: Any) -> Metric:
     """Check the metric's name and settings."""
-    name = checks.choice(op, "metric", metric, METRICS)
+    name = checks.choice(op, "metric", ALIASES.get(metric, metric) if isinstance(metric, str) else metric, METRICS)
     a, b = checks.number(op, "alpha", alpha), checks.number(op, "beta", beta)
     if min(a, b) < 0:
         raise ValueError(f"{op}: alpha and beta of tversky must not be negative, got {alpha} and {beta}")

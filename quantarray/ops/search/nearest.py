@@ -16,12 +16,12 @@ from ...core.hints import Bools, QuantizeX, Vector
 from ..manipulation.taking import take
 from . import checking, metrics
 from .metrics import Metric
-from .selection import Best, smallest
+from .selection import Best
 
-Name = Literal["hamming", "jaccard", "dice", "tversky", "dot", "cosine", "l2"]
+Name = Literal["hamming", "jaccard", "tanimoto", "dice", "tversky", "dot", "cosine", "l2"]
 _SCORES = 1 << 18  # of a block: some 16 MB with what is computed of them
 _PIECES = 8  # of rows, which threads take
-_BY_HEAPS = 512  # at most, rows that the kernel keeps sorted for each query: more are found sooner by a partition
+_CANDIDATES = 1 << 22  # that are in memory at once, at 16 bytes
 
 
 class Nearest(NamedTuple):
@@ -59,13 +59,13 @@ def top_k(
     `distances` are, by metric:
 
     - "hamming", int64: places where codes differ. One dtype. For levels -1 and 1, `d - 2 * distances` are the products.
-    - "jaccard" (Tanimoto), "dice" and "tversky" (with `alpha` for what only the query has and `beta` for what only the
-      row has), float64 similarities, the largest first, of arrays of 1 bit; 0 where both are empty.
+    - "jaccard" (or "tanimoto"), "dice" and "tversky" (with `alpha` for what only the query has and `beta` for what only
+      the row has), float64 similarities, the largest first, of arrays of 1 bit; 0 where both are empty.
     - "dot", the largest first, "cosine", float64, the largest first, and "l2", the squared distance: of packed arrays
       of any bits. Queries may be float32, float16 or int8 arrays, too, and `quantize_queries` makes int8 of such floats
       as `quantize_x` of `linear` does. Exact for integer levels; float32 products as of `linear` otherwise.
 
-    where: rows that are searched, a mask [n] or ids. k is at most their number.
+    where: rows that are searched, a mask [n] of bools, or ids. k is at most their number.
 
     Raises TypeError for dtypes that a metric does not take, ValueError where shapes or k do not fit, DeviceError on a
     GPU for all but Hamming distances of 1 bit.
@@ -89,19 +89,16 @@ def top_k(
         raise ValueError(f"{op}: k must be at most the {n} {what}, got {k}")
     single = asked.ndim == 1
     asked, searched = asked[None] if single else asked, rows if chosen is None else take(rows, chosen, 0)
-    if rows.bits == 1 and 0 < k <= (_BY_HEAPS if rows.device == "cpu" else k) and how.name not in metrics.PRODUCTS:
-        scores, ids = _by_heaps(asked, searched, k, how)
+    if rows.bits == 1 and how.name not in metrics.PRODUCTS:
+        scores, ids = _by_words(asked, searched, k, how)
     else:
-        best = Best(len(asked), k)
-        for first, block in _blocks(op, asked, searched, how, max(k, _SCORES // max(1, len(asked)))):
-            best.add(how.sign * block, first)
-        scores, ids = how.sign * best.scores, best.rows
+        scores, ids = _by_scores(op, asked, searched, k, how)
     if chosen is not None:
         ids = namespace(rows.device).asarray(chosen)[ids]
     return Nearest(scores[0], ids[0]) if single else Nearest(scores, ids)
 
 
-def _by_heaps(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
+def _by_words(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
     """Return the distances, or similarities, and rows that the kernel finds, which stores no others."""
     rows, words = (contiguous(q.words[0]) for q in (searched, asked))
     out = empty(searched.device, (2, len(asked), k), np.int64)
@@ -111,6 +108,20 @@ def _by_heaps(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> t
     scores = out[0].view(np.float64)
     kernel(searched.device, "nearest_sets")(rows, words, how.alpha, how.beta, scores, out[1])
     return scores, out[1]
+
+
+def _by_scores(op: str, asked: Any, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
+    """Return the best of scores that are computed a block at a time, for so many queries that candidates fit."""
+    n, searched = len(searched), searched if k else searched[:0]
+    at_once, parts = max(1, _CANDIDATES // max(1, min(2 * k, n))), []
+    for query in range(0, max(1, len(asked)), at_once):
+        some = asked[query : query + at_once]
+        best = Best(len(some), n, k, how.sign)
+        for first, block in _blocks(op, some, searched, how, max(1, _SCORES // max(1, len(some)))):
+            best.add(block, first)
+        parts.append(best.result())
+    scores, ids = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return scores, ids
 
 
 def _blocks(op: str, asked: Any, searched: QuantArray, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
@@ -126,14 +137,15 @@ def within(
     radius: float,
     metric: Name = "hamming",
     *,
+    where: QuantArray | Vector | None = None,
     alpha: float = 1.0,
     beta: float = 1.0,
     quantize_queries: QuantizeX = None,
 ) -> Within:
     """Find all rows of a packed database whose distance from a query is at most `radius`.
 
-    Of similarities ("jaccard", "dice", "tversky", "dot", "cosine") those are found that are at least `radius`. Operands
-    and scores as of `top_k`. Rows of a query are in ascending order.
+    Of similarities ("jaccard", "dice", "tversky", "dot", "cosine") those are found that are at least `radius`.
+    Operands, scores and `where` as of `top_k`. Rows of a query are in ascending order.
 
     >>> import quantarray as qa
     >>> sets = qa.pack_bits([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]])
@@ -145,6 +157,8 @@ def within(
     asked, rows = checking.operands(op, queries, database, how)
     if rows.device != "cpu":
         raise DeviceError(f"{op}: rows within a radius are searched on the CPU; .to_device('cpu') moves them")
+    chosen = checking.selected(op, where, len(rows))
+    rows = rows if chosen is None else take(rows, chosen, 0)
     limit = how.sign * checks.number(op, "radius", radius)
     asked = asked[None] if asked.ndim == 1 else asked
     size = max(1, _SCORES // max(1, len(asked)))
@@ -158,7 +172,8 @@ def within(
         query, row, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = np.argsort(query, kind="stable")
     starts = np.searchsorted(query[order], np.arange(len(asked) + 1))
-    return Within(starts, row[order], scores[order])
+    ids = row if chosen is None else chosen[row]
+    return Within(starts, ids[order], scores[order])
 
 
 def _similar_sets(
@@ -170,12 +185,13 @@ def _similar_sets(
     for first in range(0, len(words), size):
         part = words[first : first + size]
         room = -(-len(part) // _PIECES) * len(queries)
-        counts, score = np.empty(_PIECES, np.int64), np.empty((_PIECES, 1, room))
-        pairs = np.empty((_PIECES, 2, room), np.int64)
-        kernel("cpu", "within_sets")(part, queries, how.alpha, how.beta, max(radius, 0.0), counts, score, pairs)
-        for piece, count in enumerate(counts):
-            queries_and_rows.append(pairs[piece, :, :count] + np.array([[0], [first]]))
-            scores.append(score[piece, 0, :count])
+        counts, pairs = np.empty((_PIECES, 1), np.int64), np.empty((_PIECES, 2, 1, room), np.int64)
+        kernel("cpu", "within_sets")(part, queries, how.alpha, how.beta, max(radius, 0.0), counts, pairs)
+        for piece, (count,) in enumerate(counts):
+            keys, places = pairs[piece, :, 0, :count]
+            row, query = np.divmod(places, len(queries))
+            queries_and_rows.append(np.stack([query, row + first]))
+            scores.append((-keys).view(np.float64))
     query, row = np.concatenate(queries_and_rows, axis=1)
     return query, row, np.concatenate(scores)
 
@@ -209,14 +225,16 @@ def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, 
     if asked.shape[1] != rows.shape[1]:
         raise ValueError(f"{op}: queries {asked.shape} and rows {rows.shape} must have the same last length")
     k = checks.integer(op, "k", k, 0, ids.shape[1])
-    sign = 1 if name == "l2" else -1
-    scores, indices = np.empty((len(asked), k)), np.empty((len(asked), k), np.int64)
+    near = np.empty(ids.shape, np.int64)
+    scores = np.empty(ids.shape)
     for q, query in enumerate(asked):
-        near = np.sort(checks.indices(op, ids[q], len(rows), 0))
-        each = _float_scores(name, query, np.asarray(rows[near], np.float64))
-        at = smallest(sign * each[None], k)[0]
-        scores[q], indices[q] = each[at], near[at]
-    return Nearest(scores[0], indices[0]) if single else Nearest(scores, indices)
+        near[q] = np.sort(checks.indices(op, ids[q], len(rows), 0))
+        scores[q] = _float_scores(name, query, np.asarray(rows[near[q]], np.float64))
+    best = Best(len(ids), ids.shape[1], k, 1 if name == "l2" else -1)
+    best.add(scores, 0)
+    scores, places = best.result()
+    near = np.take_along_axis(near, places, 1)
+    return Nearest(scores[0], near[0]) if single else Nearest(scores, near)
 
 
 def _float_scores(name: str, query: Array, rows: Array) -> Array:

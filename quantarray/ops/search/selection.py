@@ -4,45 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...backends.registry import kernel
 from ...core.dtypes import Array
+
+_FAR = np.iinfo(np.int64).max
+_NOT_SIGN = _FAR  # the bits of a float64 that have its magnitude
 
 
 class Best:
-    """Keep the k smallest scores of each query so far and their rows; of equal scores those of the lower rows."""
+    """Store the k best scores of each query so far and their rows; of equal scores those of the lower rows.
 
-    def __init__(self, queries: int, k: int) -> None:
-        self._k = k
-        self.scores: Array = np.empty((queries, 0))
-        self.rows: Array = np.empty((queries, 0), np.int64)
+    The best are the smallest, or with `sign` -1 the largest. `rows` are searched in all.
+    """
+
+    def __init__(self, queries: int, rows: int, k: int, sign: int = 1) -> None:
+        self._k, self._sign, self._flip = k, sign, 0
+        self._pairs: Array = np.empty((2, queries, min(2 * k, rows)), np.int64)
+        self._counts, self._limits = np.zeros(queries, np.int64), np.full(queries, _FAR)
+        self._dtype = np.dtype(np.int64)
 
     def add(self, scores: Array, first: int) -> None:
         """Look at the scores [queries n] of rows from `first` on, which come after all rows that were added before."""
-        new = np.broadcast_to(np.arange(first, first + scores.shape[1]), scores.shape)
-        if self.scores.shape[1]:
-            scores = np.concatenate([self.scores, scores], axis=1)
-            new = np.concatenate([self.rows, new], axis=1)
-        at = smallest(scores, self._k)
-        self.scores, self.rows = np.take_along_axis(scores, at, 1), np.take_along_axis(new, at, 1)
+        self._dtype, of_floats = scores.dtype, scores.dtype.kind == "f"
+        self._flip = _NOT_SIGN if of_floats else 0
+        kind = np.float64 if of_floats else np.int64
+        signed = (np.add if self._sign > 0 else np.subtract)(kind(0), scores, dtype=kind, order="C")  # -0 becomes 0
+        if self._k and signed.size:
+            operands = self._flip, first, self._k, self._counts, self._limits, self._pairs
+            kernel("cpu", "add_candidates")(signed.view(np.int64), *operands)
 
-
-def smallest(scores: Array, k: int) -> Array:
-    """Return the places of the k smallest of each row, or of all if there are fewer, in ascending order.
-
-    Of equal scores the first places are taken, and come first. A partition finds the k-th score, so time does not
-    depend on k but for the sort of the result.
-
-    >>> smallest(np.array([[3, 1, 2, 1]]), 2), smallest(np.array([[3, 1, 2, 1]]), 3)
-    (array([[1, 3]]), array([[1, 3, 2]]))
-    """
-    rows, n = scores.shape
-    if k < n and k:
-        last = np.partition(scores, k - 1, axis=1)[:, k - 1 : k]
-        below, equal = scores < last, scores == last
-        room = k - below.sum(axis=1, keepdims=True)
-        taken = below | (equal & (np.cumsum(equal, axis=1) <= room))
-        places = np.nonzero(taken)[1].reshape(rows, k)
-    else:
-        places = np.broadcast_to(np.arange(min(k, n)), (rows, min(k, n)))
-    order = np.argsort(np.take_along_axis(scores, places, 1), axis=1, kind="stable")
-    ordered: Array = np.take_along_axis(places, order, 1)
-    return ordered
+    def result(self) -> tuple[Array, Array]:
+        """Return the scores [queries k], of the dtype that was added, and rows, best first."""
+        out = np.empty((2, len(self._counts), self._k), np.int64)
+        if out.size:
+            kernel("cpu", "least_candidates")(self._counts, self._pairs, out)
+        keys = out[0] ^ ((out[0] >> 63) & self._flip)
+        scores = self._sign * (keys.view(np.float64) if self._flip else keys)
+        return scores.astype(self._dtype), out[1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 import quantarray as qa
-from quantarray.cpu.hamming import nearest
+from quantarray.cpu.hamming import nearest, reservoir
 
 LENGTHS = (1, 31, 63, 64, 65, 192, 200, 300, 512, 513, 1024, 1100, 1200, 2048)
 
@@ -33,7 +33,7 @@ def test_nearest(least, data):
     few = data.draw(st.integers(1, rows))  # rows that occur again and again: equal distances
     codes = rng.integers(0, 2, (few, length), np.uint8)[rng.integers(0, few, rows)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "LEAST", least)
+        patch.setattr(reservoir, "LEAST", least)
         check(rng.integers(0, 2, (asked, length), np.uint8), codes, data.draw(st.integers(1, rows)))
 
 
@@ -53,7 +53,7 @@ def test_every_bit_counts(length, seed):
 @pytest.mark.parametrize("least", [0, 1 << 62])
 @pytest.mark.parametrize("length", [64, 1024])
 def test_rows_of_several_stretches(length, least, monkeypatch):
-    monkeypatch.setattr(nearest, "LEAST", least)
+    monkeypatch.setattr(reservoir, "LEAST", least)
     rng, rows = np.random.default_rng(0), 3 * nearest.STRETCH // (length // 8) + 13
     check(rng.integers(0, 2, (5, length), np.uint8), rng.integers(0, 2, (rows, length), np.uint8), 100)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from strategies import laws, samples, seeds
 
 import quantarray as qa
+from quantarray.cpu.hamming import reservoir
 from quantarray.ops.search import nearest, selection
 
 SETS = "jaccard", "dice", "tversky"
@@ -57,8 +58,10 @@ def sizes(draw):
 
 @pytest.fixture(autouse=True, params=[1 << 18, 7])
 def block(request, monkeypatch):
-    """Whole databases at once, and a few rows at a time."""
+    """Whole databases and all queries at once, and a few rows and queries at a time."""
     monkeypatch.setattr(nearest, "_SCORES", request.param)
+    monkeypatch.setattr(nearest, "_CANDIDATES", 4 * request.param)
+    monkeypatch.setattr(reservoir, "_MOST", 4 * request.param)
 
 
 @given(st.data(), sizes(), st.sampled_from([0.0, 0.02, 0.5, 1.0]), seeds())
@@ -150,6 +153,15 @@ def test_dense_queries(name, data, size, dtype, seed):
     check(qa.top_k(queries, rows, k, name), nearest_of(name, scores, k))
 
 
+def test_tanimoto_is_jaccard():
+    a, b = np.random.default_rng(0).random((2, 20, 100)) < 0.3
+    check(qa.top_k(a, b, 7, "tanimoto"), nearest_of("jaccard", pairs("jaccard", a, b), 7))
+    assert qa.within(a, b, 0.2, "tanimoto").indices.tolist() == qa.within(a, b, 0.2, "jaccard").indices.tolist()
+    with pytest.raises(TypeError, match="jaccard compares sets"):
+        qa.top_k(CODES, CODES, 1, "tanimoto")
+    assert qa.top_k(a, b[:2], 1, where=[0, 1]).indices.shape == (20, 1)  # ids: a mask of two would be of bools
+
+
 def test_queries_made_int8():
     rng = np.random.default_rng(0)
     queries, rows = rng.normal(size=(3, 256)).astype(np.float32), qa.pack_bits(rng.random((100, 256)) < 0.5)
@@ -186,23 +198,62 @@ def test_where(name, data, seed):
     some = rng.permutation(
         np.concatenate([np.flatnonzero(mask), np.flatnonzero(mask)[:3] - 40])
     )  # twice, and from the end
+    radius = float(np.median(values))
+    query, row = np.nonzero((values <= radius if name == "hamming" else values >= radius) & mask)
     for where in (mask, qa.pack_bits(mask), some, some.tolist()):
         check(qa.top_k(*packed, k, name, where=where), (scores, ids))
+        near = qa.within(*packed, radius, name, where=where)
+        np.testing.assert_array_equal(near.indices, row)
+        np.testing.assert_array_equal(near.distances, values[query, row])
+        np.testing.assert_array_equal(near.starts, np.searchsorted(query, np.arange(4)))
 
 
-@pytest.mark.parametrize("k", [1, 399, 512, 513, 600])
-def test_many_rows_are_found_by_a_partition(k):
-    """The kernel keeps up to 512 sorted; ties are the same."""
-    rng = np.random.default_rng(0)
-    a, b = rng.random((3, 8)) < 0.5, rng.random((600, 8)) < 0.5
-    check(qa.top_k(a, b, k), nearest_of("hamming", pairs("hamming", a, b), k))
-    assert qa.top_k(a[0], b, k).indices.tolist() == qa.top_k(a, b, k).indices[0].tolist()
+@st.composite
+def drawn_scores(draw):
+    """Draw scores [m n] of a few values or of many, small integers, large ones or floats of any size."""
+    rng, few = np.random.default_rng(draw(seeds())), draw(st.sampled_from([1, 2, 9, 1 << 40]))
+    m, n = draw(st.integers(1, 3)), draw(st.sampled_from([1, 5, 64, 300, 1500]))
+    kind = draw(st.sampled_from([np.int32, np.int64, np.float32, np.float64]))
+    if kind in (np.float32, np.float64):
+        values = rng.normal(size=min(few, 4 * n)) * 10.0 ** rng.integers(-30, 30, min(few, 4 * n))
+        values[:3] = np.array([0.0, -0.0, np.inf])[: len(values)]
+    else:
+        most = np.iinfo(kind).max // 2
+        values = rng.integers(-most, most, min(few, 4 * n)) if draw(st.booleans()) else np.arange(min(few, 4 * n))
+    return rng.choice(values, (m, n)).astype(kind)
 
 
-@given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=4), st.integers(0, 7))
-def test_smallest(rows, k):
-    scores = np.array(rows)
-    np.testing.assert_array_equal(selection.smallest(scores, k), np.argsort(scores, axis=1, kind="stable")[:, :k])
+@pytest.mark.parametrize("order", ["as drawn", "ascending", "descending"])
+@given(st.data(), drawn_scores(), st.sampled_from([1, -1]))
+def test_the_best_scores(order, data, scores, sign):
+    """Best first and of equal ones the first, from any order in which they come: each better than all before, too."""
+    if order != "as drawn":
+        scores = np.sort(scores, axis=1)[:, :: 1 if order == "ascending" else -1]
+    m, n = scores.shape
+    k, size = data.draw(st.integers(0, n)), data.draw(st.sampled_from([n, 1, 70]))
+    best = selection.Best(m, n, k, sign)
+    for first in range(0, n, size):
+        best.add(scores[:, first : first + size], first)
+    got, rows = best.result()
+    expected = np.argsort(sign * scores, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_array_equal(got, np.take_along_axis(scores, expected, 1))
+    assert got.dtype == scores.dtype
+
+
+@pytest.mark.parametrize("name", ["hamming", "jaccard"])
+@pytest.mark.parametrize("least", [0, 1 << 62])
+@pytest.mark.parametrize("asked", [1, 6])
+@pytest.mark.parametrize("k", [1, 10, 33, 100, 700, 1400, 1999, 2000])
+def test_k_of_any_size(name, least, asked, k, monkeypatch):
+    """Reservoirs fill up many times, once or never, in one piece or several. Rows get nearer, so all are stored."""
+    monkeypatch.setattr(reservoir, "LEAST", least)
+    rng = np.random.default_rng(k)
+    b = rng.random((2000, 100)) < np.linspace(0.2, 0.8, 2000)[:, None]
+    a = np.ones((asked, 100), bool)
+    a[1:] = rng.random((asked - 1, 100)) < 0.7
+    check(qa.top_k(a, b, k, name), nearest_of(name, pairs(name, a, b), k))
+    check(qa.top_k(a, b[::-1].copy(), k, name), nearest_of(name, pairs(name, a, b[::-1]), k))
 
 
 @given(sizes(), st.sampled_from(["hamming", *SETS, *PRODUCTS]), st.sampled_from([0.0, 0.3, 0.5, 3.0]), seeds())
@@ -253,7 +304,8 @@ BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8)
 @pytest.mark.parametrize(
     "call, error, message",
     [
-        (lambda: qa.top_k(BITS, BITS, 1, "tanimoto"), ValueError, "metric must be one of 'hamming', 'jaccard'"),
+        (lambda: qa.top_k(BITS, BITS, 1, "euclid"), ValueError, "metric must be one of 'hamming', 'jaccard'"),
+        (lambda: qa.top_k(BITS, BITS, 1, ["dot"]), ValueError, "metric must be one of 'hamming', 'jaccard'"),
         (lambda: qa.top_k(CODES, CODES, 1, "jaccard"), TypeError, "jaccard compares sets, so queries must have 1 bit"),
         (lambda: qa.top_k(BITS, CODES, 1), TypeError, "must have one dtype"),
         (
@@ -270,6 +322,13 @@ BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8)
         ),
         (lambda: qa.top_k(BITS, BITS, 3, where=[1, 1, 2]), ValueError, "at most the 2 rows of 8 that where selects"),
         (lambda: qa.top_k(BITS, BITS, 1, where=[True] * 7), ValueError, r"where must be a mask \[8\] or ids of rows"),
+        (
+            lambda: qa.top_k(BITS, BITS, 1, where=np.eye(8, dtype=np.uint8)[2]),
+            ValueError,
+            r"where is uint8 \(8,\) of 0 and 1 alone.*where.astype\(bool\)",
+        ),
+        (lambda: qa.within(BITS, BITS, 1, where=[1] * 8), ValueError, r"where is int64 \(8,\) of 0 and 1 alone"),
+        (lambda: qa.top_k(BITS, BITS[:2], 1, where=np.uint8([0, 1])), ValueError, "may be a mask or ids"),
         (lambda: qa.top_k(BITS, BITS, 1, where=[8]), IndexError, "8 is out of bounds for axis 0 of length 8"),
         (lambda: qa.top_k(BITS, BITS, 1, where=[0.5]), TypeError, "where must be a mask"),
         (lambda: qa.rescore([[9]], np.ones((1, 8)), np.ones((3, 8)), 1), IndexError, "9 is out of bounds"),

@@ -1,0 +1,187 @@
+"""Store the k best rows of each query: candidates are appended until there is no room, then all but the k best dropped.
+
+A candidate is a key, int64, and a row. The smaller key is the better one; of equal keys the one that came first is.
+Rows whose key is not below the limit, the k-th key when some were dropped last, are no candidates. So a row that is
+stored costs the same whatever k is: inserting it in order would take up to k steps. The k-th key is found, and the k
+best are sorted, by counts of their digits.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..runtime import threads
+from ..runtime.jit import inline, inner
+from ..runtime.schedule import Kernel
+from .distances import ROWS
+
+LEAST = 1 << 16  # words compared that are worth a parallel region
+FAR = np.iinfo(np.int64).max
+_MOST = 1 << 22  # candidates that are in memory at once, at 16 bytes
+_MANY = 32  # rows of a result from which on a piece of its own for each part of the work takes a time that counts
+_FEW = 1 << 8  # keys whose digits are short, so that there are not more counts than keys
+_SHORT, _LONG = 4, 10  # bits of digits
+_SIGN = np.uint64(1 << 63)
+
+
+class Reservoir(NamedTuple):
+    """A list of candidates for each query, in the order in which they came."""
+
+    pairs: object  # int64[2 asked room]: keys, then rows
+    counts: object  # int64[asked]: how many there are
+    limits: object  # int64[asked]: keys below it are candidates
+    k: int
+    bins: object  # int64: counts of digits
+
+
+@inner
+def empty_reservoir(pairs, counts, limits, k):
+    return Reservoir(pairs, counts, limits, k, np.empty(1 << _LONG, np.int64))
+
+
+@inline
+def add(best, q, key, row):
+    """Add a candidate; True where this lowers the limit."""
+    at = best.counts[q]
+    best.pairs[0, q, at], best.pairs[1, q, at], best.counts[q] = key, row, at + 1
+    if at + 1 < best.pairs.shape[2]:
+        return False
+    return drop(best, q)
+
+
+@inner
+def drop(best, q):
+    """Drop all candidates of a query but the k best; True where there were more."""
+    count, k = best.counts[q], best.k
+    if count <= k:
+        return False
+    last, equal = _last_of(best, q)
+    at = 0
+    for i in range(count):
+        key, row = best.pairs[0, q, i], best.pairs[1, q, i]
+        best.pairs[0, q, at], best.pairs[1, q, at] = key, row
+        ties = key == last and equal > 0
+        equal -= ties
+        at += key < last or ties
+    best.counts[q], best.limits[q] = k, last
+    return True
+
+
+@inner
+def _last_of(best, q):
+    """Return (a key, a number): the k best are those below the key and the first of that number of those equal to it.
+
+    Keys within low .. high, which are distances from the least key, are counted by their first digit, then those of
+    the digit in which the k-th is. If all of its digit are among the k best, any key above them and below others does.
+    """
+    count, left, bins = best.counts[q], best.k, best.bins
+    least, most = best.pairs[0, q, 0], best.pairs[0, q, 0]
+    for i in range(count):
+        least, most = min(least, best.pairs[0, q, i]), max(most, best.pairs[0, q, i])
+    base, low = np.uint64(least), np.uint64(0)
+    high = np.uint64(most) - base
+    digits = np.uint64(1 << (_SHORT if count < _FEW else _LONG))
+    while low < high:
+        shift = np.uint64(0)
+        while (high - low) >> shift >= digits:
+            shift += np.uint64(1)
+        bins[: np.int64(digits)] = 0
+        for i in range(count):
+            away = np.uint64(best.pairs[0, q, i]) - base - low
+            if away <= high - low:
+                bins[np.int64(away >> shift)] += 1
+        digit = 0
+        while left > bins[digit]:
+            left -= bins[digit]
+            digit += 1
+        low += np.uint64(digit) << shift
+        high = min(high, low + (np.uint64(1) << shift) - np.uint64(1))
+        if left == bins[digit]:
+            break
+    return np.int64(base + high), left
+
+
+@inner
+def sort(pairs, count, bins):
+    """Sort `count` candidates of pairs int64[2 2 room], keys and rows, at pairs[:, 0]; returns 0 or 1, where they are
+    then. Equal keys stay in their order."""
+    bits = np.uint64(_SHORT if count < _FEW else _LONG)
+    digits, differing, here, shift = np.uint64(1) << bits, np.uint64(0), 0, np.uint64(0)
+    for i in range(count):
+        differing |= np.uint64(pairs[0, 0, i] ^ pairs[0, 0, 0])
+    while shift < np.uint64(64) and differing >> shift:
+        if (differing >> shift) & (digits - np.uint64(1)):
+            bins[: np.int64(digits)] = 0
+            for i in range(count):
+                bins[_digit(pairs[0, here, i], shift, digits)] += 1
+            at = 0
+            for digit in range(np.int64(digits)):
+                at, bins[digit] = at + bins[digit], at
+            for i in range(count):
+                digit = _digit(pairs[0, here, i], shift, digits)
+                to = bins[digit]
+                bins[digit] = to + 1
+                pairs[0, 1 - here, to], pairs[1, 1 - here, to] = pairs[0, here, i], pairs[1, here, i]
+            here = 1 - here
+        shift += bits
+    return here
+
+
+@inline
+def _digit(key, shift, digits):
+    return np.int64(((np.uint64(key) ^ _SIGN) >> shift) & (digits - np.uint64(1)))
+
+
+@Kernel
+def _finish(pairs, counts, k, start, out, first, last):
+    """out[:, start + q] = the k best of the candidates of all pieces [pieces 2 asked room], best first."""
+    pieces, room = len(pairs), pairs.shape[3]
+    merged, limits = np.empty((2, 2, pieces * room), np.int64), np.empty(2, np.int64)
+    best = empty_reservoir(merged, np.empty(2, np.int64), limits, k)
+    for q in range(first, last):
+        count = 0
+        for piece in range(pieces):
+            for i in range(counts[piece, q]):
+                merged[0, 0, count], merged[1, 0, count] = pairs[piece, 0, q, i], pairs[piece, 1, q, i]
+                count += 1
+        best.counts[0] = count
+        drop(best, 0)
+        count = min(count, k)
+        here = sort(merged, count, best.bins)
+        for i in range(count):
+            out[0, start + q, i], out[1, start + q, i] = merged[0, here, i], merged[1, here, i]
+
+
+def pieces_of(rows, workers, k):
+    """Return the number of pieces of rows: few where many rows are stored, as each piece stores as many."""
+    return 1 if workers == 1 else workers if k > _MANY else threads.pieces(-(-rows // ROWS), workers)
+
+
+def search(kernel, words, queries, settings, out):
+    """out int64[2 asked k]: keys and rows of the best; a kernel adds those of each piece of the rows to its reservoir.
+
+    Queries are searched for some at a time if k is so large that all candidates would take much memory.
+    """
+    asked, k = out.shape[1:]
+    if len(words) < k:
+        out[0], out[1] = FAR, -1
+    if not len(words) or not out.size:
+        return
+    workers = threads.workers(words.size * asked, LEAST)
+    pieces = pieces_of(len(words), workers, k)
+    room = min(2 * k, -(-len(words) // pieces))
+    at_once = min(asked, max(1, _MOST // (pieces * room)))
+    pairs = np.empty((pieces, 2, at_once, room), np.int64)
+    for first in range(0, asked, at_once):
+        part = queries[first : first + at_once]
+        counts, limits = np.zeros((2, pieces, len(part)), np.int64)
+        limits[:] = FAR
+        threads.run(kernel, (words, part, *settings, pairs, counts, limits, k), pieces, workers, pieces)
+        finish(pairs, counts, k, first, out)
+
+
+def finish(pairs, counts, k, first, out):
+    """out[:, first ..]: the k best of the candidates of some queries."""
+    asked = counts.shape[1]
+    workers = min(asked, threads.workers(counts.size * pairs.shape[3], LEAST))
+    threads.run(_finish, (pairs, counts, k, first, out), asked, workers)

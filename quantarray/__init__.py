@@ -168,6 +168,7 @@ from .ops.quantize.quantization import quantize
 from .ops.quantize.scheme_choice import choose
 from .ops.search.embeddings import from_embeddings
 from .ops.search.nearest import rescore, top_k, within
+from .ops.search.rabitq import RaBitQ, RotatedRows
 from .ops.statistical.map_reduce import map_reduce
 from .ops.statistical.reductions import all, any, count_nonzero, counts, max, mean, min, prod, std, sum, var
 from .ops.statistical.searching import (
@@ -253,6 +254,8 @@ __all__ = [
     "PowerOfTwo",
     "QuantArray",
     "Quantizer",
+    "RaBitQ",
+    "RotatedRows",
     "Sign",
     "Ternary",
     "Thresholds",

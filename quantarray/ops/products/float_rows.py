@@ -180,14 +180,18 @@ def by_codes(
     """
     k = x.shape[1]
     group = max(k, 1) if quantize_x == "row" else quantize_x
-    xp = namespace(device_of(x))
-    total = xp.zeros((len(x), w.shape[0]))
+    total = namespace(device_of(x)).zeros((len(x), w.shape[0]))
     for first in range(0, k if len(x) else 0, group):
-        part = x[:, first : first + group]
-        ends = xp.abs(part).max(axis=1, keepdims=True)
-        _check_finite(op, ends)
-        scale = np.float32(127) / xp.maximum(ends, _LEAST)
-        codes = xp.rint(part * scale).astype(np.int8)
+        codes, scale = codes_of(op, x[:, first : first + group])
         total += integers(codes, w if group >= k else w[:, first : first + group]).astype(np.float64) / scale
     y: Array = total.astype(np.float32)
     return y
+
+
+def codes_of(op: str, x: Array) -> tuple[Array, Array]:
+    """Return int8 codes of rows, x * scale rounded, and scale [rows 1]."""
+    xp = namespace(device_of(x))
+    ends = xp.abs(x).max(axis=1, keepdims=True)
+    _check_finite(op, ends)
+    scale = np.float32(127) / xp.maximum(ends, _LEAST)
+    return xp.rint(x * scale).astype(np.int8), scale

@@ -13,13 +13,16 @@ from ...backends.registry import common_device
 from ...core.dtypes import Array, bipolar, uint1
 from ...core.errors import DeviceError
 from ..products.operand import bits
+from . import rabitq
 from .metrics import PRODUCTS, SETS, Metric
 
 _DENSE = np.int8, np.uint8, np.float16, np.float32
 
 
-def operands(op: str, queries: Any, database: Any, metric: Metric) -> tuple[Any, QuantArray]:
+def operands(op: str, queries: Any, database: Any, metric: Metric) -> tuple[Any, Any]:
     """Check queries [m d] or [d] and a database [n d]; bools are packed, as uint1."""
+    if isinstance(database, rabitq.RotatedRows):
+        return _of_rotated(op, queries, database, metric), database
     hints = packed_bytes("queries", queries, database), packed_bytes("database", database, queries)
     dense = metric.name in PRODUCTS and not isinstance(queries, QuantArray) and not checks.is_bool(queries)
     if dense:
@@ -43,6 +46,21 @@ def operands(op: str, queries: Any, database: Any, metric: Metric) -> tuple[Any,
             f"{database.shape[-1]}"
         )
     return queries, database
+
+
+def _of_rotated(op: str, queries: Any, database: rabitq.RotatedRows, metric: Metric) -> Array:
+    """Return queries of floats for rotated rows."""
+    if metric.name not in rabitq.METRICS:
+        raise ValueError(
+            f"{op}: rows of RaBitQ have estimates of {' and '.join(rabitq.METRICS)} alone, got metric {metric.name!r}; "
+            "the dot product of rows and queries of length 1 is their cosine"
+        )
+    if isinstance(queries, QuantArray) or checks.is_bool(queries):
+        raise TypeError(f"{op}: queries of rotated rows must be floats, got {checks.kind(queries)}")
+    a = _dense(op, queries, "")
+    if a.ndim not in (1, 2) or a.shape[-1] != database.shape[1]:
+        raise ValueError(f"{op}: queries {a.shape} have {a.shape[-1]} elements a row, database has {database.shape[1]}")
+    return a.astype(np.float32, copy=False)
 
 
 def _dense(op: str, queries: Any, hint: str) -> Array:

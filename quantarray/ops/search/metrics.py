@@ -31,12 +31,13 @@ from ..products import float_rows
 from ..products.matrix_product import linear
 from ..products.operand import from_dense
 from ..statistical.map_reduce import map_reduce
+from .rabitq import RotatedRows
 
 DISTANCES, SETS, PRODUCTS = ("hamming", "l2"), ("jaccard", "dice", "tversky"), ("dot", "cosine", "l2")
 METRICS = ("hamming", *SETS, *PRODUCTS)
 ALIASES = {"tanimoto": "jaccard"}
 _TVERSKY = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5)}  # alpha and beta; all sums are exact
-Scores = Callable[[QuantArray], Array]
+Scores = Callable[[Any], Array]
 
 
 class Metric(NamedTuple):
@@ -53,11 +54,13 @@ class Metric(NamedTuple):
         return 1 if self.name in DISTANCES else -1
 
 
-def scores_of(op: str, queries: Any, metric: Metric) -> Scores:
-    """Return a function of packed rows [n d], a part of a database, that gives scores [queries n].
+def scores_of(op: str, queries: Any, database: Any, metric: Metric) -> Scores:
+    """Return a function of packed or rotated rows [n d], a part of a database, that gives scores [queries n].
 
     queries: QuantArray [m d], or for products float32 or int8 arrays.
     """
+    if isinstance(database, RotatedRows):
+        return database.scores(queries, metric.name, lambda x: _product_with(op, x, metric.quantize_queries))
     if metric.name == "hamming":
         return _hamming(queries)
     if metric.name in SETS:
@@ -118,6 +121,10 @@ def _product_with(op: str, queries: Any, quantize_queries: QuantizeX) -> Scores:
         return lambda rows: linear(rows, queries).T
     if quantize_queries is None:
         return lambda rows: linear(queries, rows)
+    if quantize_queries == "row" and queries.size:  # the same as below, with codes that are made once
+        codes, scale = float_rows.codes_of(op, queries)
+        whole = from_dense(codes, 1)
+        return lambda rows: (linear(rows, whole).T.astype(np.float64) / scale).astype(np.float32)
     return lambda rows: float_rows.by_codes(
         op, queries, rows, quantize_queries, lambda codes, part: linear(part, from_dense(codes, 1)).T
     )

@@ -16,6 +16,7 @@ from ...core.hints import Bools, QuantizeX, Vector
 from ..manipulation.taking import take
 from . import checking, metrics
 from .metrics import Metric
+from .rabitq import RotatedRows
 from .selection import Best
 
 Name = Literal["hamming", "jaccard", "tanimoto", "dice", "tversky", "dot", "cosine", "l2"]
@@ -41,7 +42,7 @@ class Within(NamedTuple):
 
 def top_k(
     queries: QuantArray | Bools | Vector,
-    database: QuantArray | Bools,
+    database: QuantArray | Bools | RotatedRows,
     k: int,
     metric: Name = "hamming",
     *,
@@ -64,6 +65,8 @@ def top_k(
     - "dot", the largest first, "cosine", float64, the largest first, and "l2", the squared distance: of packed arrays
       of any bits. Queries may be float32, float16 or int8 arrays, too, and `quantize_queries` makes int8 of such floats
       as `quantize_x` of `linear` does. Exact for integer levels; float32 products as of `linear` otherwise.
+
+    A database of `RaBitQ.quantize` is searched by estimates of "dot" and "l2", with queries of floats.
 
     where: rows that are searched, a mask [n] of bools, or ids. k is at most their number.
 
@@ -88,7 +91,7 @@ def top_k(
         what = f"rows of database {rows.shape}" if chosen is None else f"rows of {len(rows)} that where selects"
         raise ValueError(f"{op}: k must be at most the {n} {what}, got {k}")
     single = asked.ndim == 1
-    asked, searched = asked[None] if single else asked, rows if chosen is None else take(rows, chosen, 0)
+    asked, searched = asked[None] if single else asked, _chosen(rows, chosen)
     if rows.bits == 1 and how.name not in metrics.PRODUCTS:
         scores, ids = _by_words(asked, searched, k, how)
     else:
@@ -96,6 +99,13 @@ def top_k(
     if chosen is not None:
         ids = namespace(rows.device).asarray(chosen)[ids]
     return Nearest(scores[0], ids[0]) if single else Nearest(scores, ids)
+
+
+def _chosen(rows: Any, chosen: Array | None) -> Any:
+    """Return the rows that are searched."""
+    if chosen is None:
+        return rows
+    return rows[chosen] if isinstance(rows, RotatedRows) else take(rows, chosen, 0)
 
 
 def _by_words(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
@@ -110,7 +120,7 @@ def _by_words(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> t
     return scores, out[1]
 
 
-def _by_scores(op: str, asked: Any, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
+def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric) -> tuple[Array, Array]:
     """Return the best of scores that are computed a block at a time, for so many queries that candidates fit."""
     n, searched = len(searched), searched if k else searched[:0]
     at_once, parts = max(1, _CANDIDATES // max(1, min(2 * k, n))), []
@@ -124,16 +134,16 @@ def _by_scores(op: str, asked: Any, searched: QuantArray, k: int, how: Metric) -
     return scores, ids
 
 
-def _blocks(op: str, asked: Any, searched: QuantArray, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
+def _blocks(op: str, asked: Any, searched: Any, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
     """(first row, scores [queries rows]) of each `size` rows, and of none where there are none."""
-    scores = metrics.scores_of(op, asked, how)
+    scores = metrics.scores_of(op, asked, searched, how)
     for first in range(0, max(1, len(searched)), size):
         yield first, scores(searched[first : first + size])
 
 
 def within(
     queries: QuantArray | Bools | Vector,
-    database: QuantArray | Bools,
+    database: QuantArray | Bools | RotatedRows,
     radius: float,
     metric: Name = "hamming",
     *,
@@ -158,7 +168,7 @@ def within(
     if rows.device != "cpu":
         raise DeviceError(f"{op}: rows within a radius are searched on the CPU; .to_device('cpu') moves them")
     chosen = checking.selected(op, where, len(rows))
-    rows = rows if chosen is None else take(rows, chosen, 0)
+    rows = _chosen(rows, chosen)
     limit = how.sign * checks.number(op, "radius", radius)
     asked = asked[None] if asked.ndim == 1 else asked
     size = max(1, _SCORES // max(1, len(asked)))

@@ -1,7 +1,7 @@
-"""Draw the pictures of the start page and of the tutorial of arrays: `python -m tools.pictures`.
+"""Draw the pictures of the start page, of the tutorial of arrays and of searches: `python -m tools.pictures`.
 
 Codes, words, levels and counts in them are computed by the package, so a picture cannot differ from the text. The bars
-of the start page are figures of docs/measurements/libraries.md.
+of the start page are figures of docs/measurements/libraries.md, recall is that of docs/measurements/search.md.
 """
 
 from __future__ import annotations
@@ -21,6 +21,13 @@ X = np.array([1.1, -0.9, 0.3, -0.2, 0.5, 1.4, -1.1, 0.1], np.float32)  # the num
 A, B = np.array([1, -1, -1, 1, 1, 1, -1, -1]), np.array([1, 1, -1, -1, 1, -1, -1, -1])
 # A 3x3 convolution of 1x56x56x64 bits to 64 channels, bits out; two threads of a Zen 4 server, 2026-11-24
 TIMES = {"quantarray, 1 bit": 51.5, "PyTorch, int8": 288, "ONNX Runtime, int8": 364, "PyTorch, float32": 1040}
+# Recall@10 of RaBitQ at 1, 2, 4 and 8 bits of 256 dimensions, and bytes of a row
+RECALL = {
+    "sparse": (0.662, 0.827, 0.946, 0.997),
+    "clustered": (0.317, 0.506, 0.808, 0.984),
+    "Gaussian": (0.220, 0.520, 0.856, 0.987),
+}
+BYTES = 40, 72, 136, 264
 STYLE = """<style>
 text{font-family:system-ui,sans-serif;font-size:16px;fill:#1a2733}
 .s{font-size:14px;fill:#44546a}.h{font-weight:bold}.m{text-anchor:middle}.r{text-anchor:end}.w{fill:#fff}
@@ -143,7 +150,34 @@ def product() -> str:
     return picture(252, "An inner product of signs: exclusive or, then the number of ones", parts)
 
 
-PICTURES = {"start": start, "planes": planes, "laws": laws, "product": product}
+def recall() -> str:
+    """Draw recall of searches against bytes of a row, which double from line to line."""
+    left, right, top, bottom = 72, 560, 40, 300
+
+    def place(size: float, share: float) -> tuple[float, float]:
+        return left + (right - left) * float(np.log2(size / 32)) / 5, bottom - (bottom - top) * share
+
+    parts = [text(16, 22, "Recall@10, by bytes of a row", "h")]
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        (x0, y), (x1, _) = place(32, share), place(1024, share)
+        parts += [f'<path class="l" d="M{x0:g} {y:g} L{x1:g} {y:g}" stroke-opacity="0.3"/>']
+        parts += [text(x0 - 10, y + 5, f"{share:g}", "s r")]
+    for size in (32, 64, 128, 256, 512, 1024):
+        parts.append(text(place(size, 0)[0], bottom + 22, size, "s m"))
+    parts.append(text(right + 34, bottom + 22, "float32", "s"))
+    for i, ((name, shares), kind) in enumerate(zip(RECALL.items(), ("one", "x", "zero"), strict=True)):
+        points = [place(size, share) for size, share in zip(BYTES, shares, strict=True)]
+        parts.append(f'<path class="l" d="M{" L".join(f"{x:.0f} {y:.0f}" for x, y in points)}"/>')
+        parts += [
+            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="6" class="{kind}"/>' for x, y in [*points, (436, 190 + 28 * i)]
+        ]
+        parts.append(text(452, 195 + 28 * i, name, "s"))
+    for bits, size in zip((1, 2, 4, 8), BYTES, strict=True):
+        parts.append(text(place(size, 0)[0], bottom - 8, f"{bits} bit{'s' * (bits > 1)}", "s m"))
+    return picture(336, "Recall at 10 of three kinds of vectors in 1, 2, 4 and 8 bits, by bytes of a row", parts)
+
+
+PICTURES = {"start": start, "planes": planes, "laws": laws, "product": product, "recall": recall}
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ _FILES = {
     "put_channels_last": "bits.channels_last",
     "nearest": "hamming.nearest",
     "nearest_sets": "hamming.nearest_sets",
+    "within_distance": "hamming.nearest",
     "within_sets": "hamming.nearest_sets",
     "add_candidates": "hamming.candidates",
     "least_candidates": "hamming.candidates",

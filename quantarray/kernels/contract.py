@@ -25,6 +25,7 @@ from .searches import add_candidates as add_candidates
 from .searches import least_candidates as least_candidates
 from .searches import nearest as nearest
 from .searches import nearest_sets as nearest_sets
+from .searches import within_distance as within_distance
 from .searches import within_sets as within_sets
 from .shortcuts import add_shortcut as add_shortcut
 from .shortcuts import conv_added as conv_added

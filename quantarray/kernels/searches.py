@@ -18,13 +18,19 @@ def nearest_sets(words: Array, queries: Array, alpha: float, beta: float, scores
     first; -1 where there are fewer rows. On the CPU only."""
 
 
+def within_distance(words: Array, queries: Array, radius: int, counts: Array, out: Array) -> None:
+    """Search all rows of words[rows words] that differ from queries[asked words] in at most `radius` bits.
+
+    Rows are searched in pieces, whose lengths differ by at most one. They store counts int64[pieces 1] and out
+    int64[pieces 2 1 room]: distances, and row * asked + query; rows of a query ascend. On the CPU only."""
+
+
 def within_sets(
     words: Array, queries: Array, alpha: float, beta: float, radius: float, counts: Array, out: Array
 ) -> None:
     """Search all sets of a similarity, that of `nearest_sets`, of at least `radius`, which is not negative.
 
-    Rows are searched in pieces, whose lengths differ by at most one. They store counts int64[pieces] and out
-    int64[pieces 2 1 room]: the bits of -similarity less those of -0, and row * asked + query; rows ascend. On the CPU
+    Counts and out are those of `within_distance`, with the bits of the similarity, negative, as distances. On the CPU
     only."""
 
 

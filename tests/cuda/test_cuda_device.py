@@ -58,6 +58,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "row_product_spaced",
         "unroll",
         "winograd",
+        "within_distance",
         "within_sets",
     }
     for name, twin in twins.items():

@@ -20,7 +20,7 @@ from ..runtime.schedule import Kernel, share
 from .distance_pairs import near_pairs
 from .distances import QUERIES, ROWS, near_lanes, near_rows
 from .lanes import PAIRED, distance_of, in_pairs, transpose
-from .reservoir import add, empty_reservoir, search
+from .reservoir import add, empty_reservoir, search, search_all
 
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
 ROOM = 1 << 62  # more than any distance, to which a number of ones can be added
@@ -31,6 +31,10 @@ BY_LANES = IN_REGISTERS  # a branch on a global is not even compiled where it is
 
 def nearest(words, queries, out):
     search(_nearest_range, words, queries, (), out)
+
+
+def within_distance(words, queries, radius, counts, out):
+    search_all(_nearest_range, words, queries, (), radius + 1, counts, out)
 
 
 @Kernel

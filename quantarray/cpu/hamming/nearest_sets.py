@@ -13,7 +13,6 @@ import numpy as np
 
 from ..llvm.transpose import WOVEN
 from ..llvm.vectors import LANES
-from ..runtime import threads
 from ..runtime.aligned import empty_lines
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel, share
@@ -21,32 +20,28 @@ from .distance_pairs import near_pairs
 from .distances import QUERIES, ROWS, near_lanes, near_rows
 from .lanes import PAIRED, distance_of, in_pairs, transpose
 from .nearest import BY_LANES, ROOM, SEVERAL, STRETCH
-from .reservoir import LEAST, add, empty_reservoir, search
+from .reservoir import add, empty_reservoir, search, search_all
 
 _FAR = 2.0**62  # more than any distance
 _TINY = 1e-300  # less than any similarity but 0
 
 
 class Sets(NamedTuple):
-    """Compare sets by alpha and beta; rows of all queries are stored together, as row * queries + query, or apart."""
+    """Compare sets by alpha and beta."""
 
     alpha: float
     beta: float
-    together: bool
 
 
 def nearest_sets(words, queries, alpha, beta, scores, out):
     keys = np.empty((2, *out.shape), np.int64)
-    search(_search_range, words, queries, (Sets(float(alpha), float(beta), False),), keys)
+    search(_search_range, words, queries, (Sets(float(alpha), float(beta)),), keys)
     scores[:], out[:] = (-keys[0]).view(np.float64), keys[1]
 
 
 def within_sets(words, queries, alpha, beta, radius, counts, out):
-    counts[:] = 0
-    sets, workers = Sets(float(alpha), float(beta), True), threads.workers(words.size * len(queries), LEAST)
-    limits = np.full((len(counts), len(queries)), 1 - np.float64(radius).view(np.int64))
-    work = words, queries, sets, out, counts, limits, out.shape[3]
-    threads.run(_search_range, work, len(counts), workers, len(counts))
+    limit = 1 - np.float64(radius).view(np.int64)
+    search_all(_search_range, words, queries, (Sets(float(alpha), float(beta)),), limit, counts, out)
 
 
 @Kernel
@@ -78,7 +73,7 @@ def _bound(sets, best, q, size):
 
 
 @inline
-def _add(row, ones, queries, q, size, distance, sets, best):
+def _add(row, ones, q, size, distance, sets, best):
     """Add a row that is similar enough. Its key is less the more similar it is: similarities are not negative, so their
     order is that of their bits."""
     common = (size + ones - distance) // 2
@@ -86,10 +81,7 @@ def _add(row, ones, queries, q, size, distance, sets, best):
     similarity = common / whole if whole != 0.0 else 0.0
     key = -np.float64(similarity).view(np.int64)
     if key < best.limits[q]:
-        if sets.together:
-            add(best, 0, key, row * queries + q)
-        else:
-            add(best, q, key, row)
+        add(best, q, key, row)
 
 
 @inner
@@ -136,7 +128,7 @@ def _by_lanes(words, queries, sizes, nothing, sets, first, last, best):
                     for i in range(ROWS if some else 0):
                         if some >> np.uint64(i) & np.uint64(1):
                             b = np.int64(ones[at + i])
-                            _add(row + at + i, b, asked, q, sizes[q], eight[i], sets, best)
+                            _add(row + at + i, b, q, sizes[q], eight[i], sets, best)
                 if mask:
                     limits[q, 0], limits[q, 1] = _bound(sets, best, q, sizes[q])
                     limits[q, 0] += more[q]
@@ -170,7 +162,7 @@ def _by_rows(words, queries, sizes, nothing, sets, first, last, best):
                 if near_rows(words, row * length, queries, q * length, length, limit, distances):
                     for i in range(ROWS):
                         if distances[i] < limit:
-                            _add(row + i, ones[at + i], len(queries), q, sizes[q], distances[i], sets, best)
+                            _add(row + i, ones[at + i], q, sizes[q], distances[i], sets, best)
             for row in range(whole, stop):
                 size, distance = distance_of(words, row, nothing, 0), distance_of(words, row, queries, q)
-                _add(row, size, len(queries), q, sizes[q], distance, sets, best)
+                _add(row, size, q, sizes[q], distance, sets, best)

@@ -30,7 +30,7 @@ class Reservoir(NamedTuple):
     pairs: object  # int64[2 asked room]: keys, then rows
     counts: object  # int64[asked]: how many there are
     limits: object  # int64[asked]: keys below it are candidates
-    k: int
+    k: int  # 0 where all are stored, those of all queries together as candidates of the first
     bins: object  # int64: counts of digits
 
 
@@ -41,7 +41,9 @@ def empty_reservoir(pairs, counts, limits, k):
 
 @inline
 def add(best, q, key, row):
-    """Add a candidate; True where this lowers the limit."""
+    """Add a candidate; True where this lowers the limit. Among those of all queries, its row is row * queries + q."""
+    if best.k == 0:
+        q, row = 0, row * len(best.limits) + q
     at = best.counts[q]
     best.pairs[0, q, at], best.pairs[1, q, at], best.counts[q] = key, row, at + 1
     if at + 1 < best.pairs.shape[2]:
@@ -53,7 +55,7 @@ def add(best, q, key, row):
 def drop(best, q):
     """Drop all candidates of a query but the k best; True where there were more."""
     count, k = best.counts[q], best.k
-    if count <= k:
+    if count <= k or k == 0:
         return False
     last, equal = _last_of(best, q)
     at = 0
@@ -178,6 +180,14 @@ def search(kernel, words, queries, settings, out):
         limits[:] = FAR
         threads.run(kernel, (words, part, *settings, pairs, counts, limits, k), pieces, workers, pieces)
         finish(pairs, counts, k, first, out)
+
+
+def search_all(kernel, words, queries, settings, limit, counts, out):
+    """Store all rows whose keys are below a limit in out int64[pieces 2 1 room]: keys, and row * queries + query."""
+    counts[:] = 0
+    workers, limits = threads.workers(words.size * len(queries), LEAST), np.full((len(counts), len(queries)), limit)
+    work = words, queries, *settings, out, counts, limits, 0
+    threads.run(kernel, work, len(counts), workers, len(counts))
 
 
 def finish(pairs, counts, k, first, out):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -172,8 +173,8 @@ def within(
     limit = how.sign * checks.number(op, "radius", radius)
     asked = asked[None] if asked.ndim == 1 else asked
     size = max(1, _SCORES // max(1, len(asked)))
-    if how.name in metrics.SETS:
-        query, row, scores = _similar_sets(asked, rows, how, -limit, 4 * size)
+    if rows.bits == 1 and how.name not in metrics.PRODUCTS:
+        query, row, scores = _within_by_words(asked, rows, how, limit * how.sign, 4 * size)
     else:
         parts = []
         for first, block in _blocks(op, asked, rows, how, size):
@@ -186,22 +187,27 @@ def within(
     return Within(starts, ids[order], scores[order])
 
 
-def _similar_sets(
+def _within_by_words(
     asked: QuantArray, rows: QuantArray, how: Metric, radius: float, size: int
 ) -> tuple[Array, Array, Array]:
-    """Return (query, row, similarity) of rows that are similar enough, `size` rows at a time; rows ascend."""
+    """Return (query, row, score) of rows that are near enough, `size` rows at a time; rows ascend."""
+    of_sets = how.name in metrics.SETS
+    name = "within_sets" if of_sets else "within_distance"
+    settings: tuple[float, ...] = how.alpha, how.beta, max(radius, 0.0)
+    if not of_sets:
+        settings = (math.floor(min(max(radius, -1.0), rows.shape[1])),)
     words, queries = (contiguous(q.words[0]) for q in (rows, asked))
-    queries_and_rows, scores = [np.empty((2, 0), np.int64)], [np.empty(0)]
+    queries_and_rows, scores = [np.empty((2, 0), np.int64)], [np.empty(0, np.float64 if of_sets else np.int64)]
     for first in range(0, len(words), size):
         part = words[first : first + size]
         room = -(-len(part) // _PIECES) * len(queries)
         counts, pairs = np.empty((_PIECES, 1), np.int64), np.empty((_PIECES, 2, 1, room), np.int64)
-        kernel("cpu", "within_sets")(part, queries, how.alpha, how.beta, max(radius, 0.0), counts, pairs)
+        kernel("cpu", name)(part, queries, *settings, counts, pairs)
         for piece, (count,) in enumerate(counts):
             keys, places = pairs[piece, :, 0, :count]
             row, query = np.divmod(places, len(queries))
             queries_and_rows.append(np.stack([query, row + first]))
-            scores.append((-keys).view(np.float64))
+            scores.append((-keys).view(np.float64) if of_sets else keys)
     query, row = np.concatenate(queries_and_rows, axis=1)
     return query, row, np.concatenate(scores)
 

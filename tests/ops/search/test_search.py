@@ -96,7 +96,7 @@ WEIGHTS = st.sampled_from([0.0, 0.1, 0.3, 1.0, 2.0, 7.0])
 
 
 @given(st.data(), drawn_sets(), WEIGHTS, WEIGHTS)
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", ["hamming", *SETS])
 def test_sets_of_any_size(name, data, sets, alpha, beta):
     settings = {"alpha": alpha, "beta": beta} if name == "tversky" else {}
     a, b = map(qa.pack_bits, sets)
@@ -104,9 +104,10 @@ def test_sets_of_any_size(name, data, sets, alpha, beta):
     check(qa.top_k(a, b, k, name, **settings), nearest_of(name, scores, k))
     radius = data.draw(st.sampled_from([-1.0, 0.0, 0.1, 0.5, 1.0, 1.5, *np.unique(scores)[:50].tolist()]))
     got = qa.within(a, b, radius, name, **settings)
-    query, row = np.nonzero(scores >= radius)
+    query, row = np.nonzero(scores <= radius if name == "hamming" else scores >= radius)
     np.testing.assert_array_equal(got.indices, row)
     np.testing.assert_array_equal(got.distances, scores[query, row])
+    assert got.distances.dtype == scores.dtype
     np.testing.assert_array_equal(got.starts, np.searchsorted(query, np.arange(len(a) + 1)))
 
 

@@ -22,6 +22,7 @@ from ..manipulation.taking import take
 
 METRICS = ("dot", "l2")
 _ROUNDS = 4  # of signs and Hadamard matrices
+_ROWS = 64  # of a rotation that are computed at a time, in a cache
 _VALUES = 1 << 22  # that are quantised at a time
 _IN_CACHE = 1 << 16  # of which as many are looked at together
 _GAUSSIAN = 1.0, 0.9957, 0.586, 0.3352, 0.1881, 0.1041, 0.0569, 0.0308  # steps of least error for a variance of 1
@@ -171,7 +172,7 @@ def rotate(x: Array, seed: int) -> Array:
     return rotated
 
 
-@lru_cache(8)
+@lru_cache(2)
 def _rotation(length: int, seed: int) -> Array:
     """Return the matrix float32 [length D] of a rotation, whose rows are orthonormal.
 
@@ -180,14 +181,22 @@ def _rotation(length: int, seed: int) -> Array:
     as rabitqlib has it. Of additions in float64 in a fixed order, and so the same everywhere.
     """
     width = word_count(length) * WORD_BITS
-    power, rows = 1 << width.bit_length() - 1, np.eye(length, width)
     signs = np.unpackbits(np.random.PCG64(seed).random_raw(_ROUNDS * width // WORD_BITS).astype("<u8").view(np.uint8))
-    for i, flips in enumerate(signs.reshape(_ROUNDS, width)):
-        rows *= 1.0 - 2.0 * flips
+    rounds = 1.0 - 2.0 * signs.reshape(_ROUNDS, width)
+    starts = range(0, length, _ROWS)
+    return np.concatenate([_rotated(np.eye(min(_ROWS, length - i), width, i), rounds) for i in starts])
+
+
+def _rotated(rows: Array, rounds: Array) -> Array:
+    """Return float32 rows after rounds of signs [rounds D]."""
+    width = rows.shape[1]
+    power = 1 << width.bit_length() - 1
+    for i, signs in enumerate(rounds):
+        rows = rows * signs
         part = slice(0, power) if i % 2 == 0 else slice(width - power, width)
         rows[:, part] = _hadamard(rows[:, part])
         if power < width:
-            low, high = rows[:, : width // 2].copy(), rows[:, width // 2 :].copy()
+            low, high = rows[:, : width // 2], rows[:, width // 2 :]
             rows = np.concatenate([low + high, low - high], axis=1) / np.sqrt(2.0)
     return rows.astype(np.float32)
 

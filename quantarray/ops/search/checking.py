@@ -55,9 +55,10 @@ def _of_rotated(op: str, queries: Any, database: rabitq.RotatedRows, metric: Met
             f"{op}: rows of RaBitQ have estimates of {' and '.join(rabitq.METRICS)} alone, got metric {metric.name!r}; "
             "the dot product of rows and queries of length 1 is their cosine"
         )
-    if isinstance(queries, QuantArray) or checks.is_bool(queries):
-        raise TypeError(f"{op}: queries of rotated rows must be floats, got {checks.kind(queries)}")
-    a = _dense(op, queries, "")
+    if isinstance(queries, QuantArray) or checks.is_bool(queries) or is_on_gpu(queries):
+        raise TypeError(f"{op}: queries of rotated rows must be floats on the CPU, got {checks.kind(queries)}")
+    a = checks.real_array(op, "queries", queries)
+    checks.finite(op, "queries", a)
     if a.ndim not in (1, 2) or a.shape[-1] != database.shape[1]:
         raise ValueError(f"{op}: queries {a.shape} have {a.shape[-1]} elements a row, database has {database.shape[1]}")
     return a.astype(np.float32, copy=False)

@@ -103,6 +103,8 @@ def test_search(metric, bits, quantize_queries):
     np.testing.assert_array_equal(np.sort(got.indices, axis=1), np.broadcast_to(np.arange(len(X)), (5, len(X))))
     if bits == 8 and metric == "l2":
         assert got.indices[:, 0].tolist() == [0, 1, 2, 3, 4]
+    lists = qa.top_k(ASKED.astype(float).tolist(), rows, len(X), metric, quantize_queries=quantize_queries)
+    np.testing.assert_array_equal(lists.indices, got.indices)
     one = qa.top_k(ASKED[1], rows, 7, metric, quantize_queries=quantize_queries)
     np.testing.assert_array_equal(one.indices, got.indices[1, :7])
     if quantize_queries is None:

@@ -141,3 +141,38 @@ def test_reasons_are_those_of_the_layer(name):
     with pytest.raises(ValueError, match=why):
         qa.nn.from_torch(nn.Sequential(net).eval(), X)
     assert torch.backends.mha.get_fastpath_enabled() == fast
+
+
+class AfterUnevenMeans(nn.Module):
+    """A function of means whose windows have 4, 6 or 9 places."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(F.avg_pool2d(torch.where(x >= 0, 1.0, -1.0), 3, 1, 1, count_include_pad=False))
+
+
+AFTER_MEANS = {
+    "a pool of the same size": lambda y: F.max_pool2d(y, 3, 1, 1),
+    "a pool along one axis": lambda y: F.max_pool2d(y, (1, 3), 1, (0, 1)),
+    "a smaller pool": lambda y: F.max_pool2d(y, 2),
+    "the largest": lambda y: F.adaptive_max_pool2d(y, 1),
+    "the smallest": lambda y: -F.max_pool2d(-y, 3, 1, 1),
+    "rectified": lambda y: F.max_pool2d(F.relu(y - 0.2), 3, 1, 1),
+    "signs": lambda y: F.max_pool2d(torch.where(y >= 0.3, 1.0, -1.0), 3, 1, 1),
+    "shifted": lambda y: y.roll(1, 2) + y.flip(3),
+    "a part": lambda y: y[:, :, 1:, :-2],
+    "means": lambda y: F.avg_pool2d(y, 2),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_MEANS)
+def test_functions_of_uneven_means(name):
+    """The divisor differs along the image, so that nothing may pass it that moves places."""
+    torch.manual_seed(0)
+    net, x = AfterUnevenMeans(AFTER_MEANS[name]).eval(), torch.randn(3, 4, 6, 8)
+    graph = qa.nn.from_torch(net, x[:1])
+    for run in (graph, graph.prepared()):
+        np.testing.assert_allclose(run(x.numpy()), net(x).numpy(), rtol=1e-6, atol=1e-6)

@@ -29,7 +29,7 @@ def _max_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shap
         out = b.numpy(step, operands, shapes, [x.dtype, np.dtype(np.int64)])
         return [*out]
     scale = x.pure
-    if scale is not None and (scale > 0).all() and _by_channel(scale, len(x.shape)):
+    if scale is not None and (scale > 0).all() and by_channel(scale, len(x.shape)):
         return [replace(x, shape=shapes[0], source=b.pooled(x.source, a))]
     if x.dtype.kind == "f" and x.chain:
         return [x.then(Link("MaxPool", a, (None,)), shapes[0])]
@@ -39,7 +39,7 @@ def _max_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shap
     return [*b.numpy(step, operands, shapes, x.dtype)]
 
 
-def _by_channel(scale: Any, ndim: int) -> bool:
+def by_channel(scale: Any, ndim: int) -> bool:
     """Return True if a scale differs at most between channels, so that it is the same in every place of a window."""
     lead = ndim - scale.ndim
     return all(n == 1 or lead + i == 1 for i, n in enumerate(scale.shape))

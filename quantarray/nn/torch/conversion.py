@@ -13,6 +13,7 @@ from ..onnx import movement
 from ..onnx.building import Builder, into, packed_pool
 from ..onnx.elementwise import LOWER as ELEMENTWISE
 from ..onnx.laws import Constant, NotPerSample, Operand, Shape, Source, Tensor, lookup, scaling
+from ..onnx.pooling import by_channel
 from ..onnx.reading import Step
 from ..onnx.tensors import Refused
 from . import grids, quantising, tables
@@ -310,7 +311,7 @@ class Conversion:
             return replace(x, shape=shape, source=b.pooled(x.source, attributes))
         if not x.chain and x.dtype == np.float32 and packed_pool(attributes, x.shape) is not None:
             return replace(x, shape=shape, source=b.pooled(x.source, attributes))
-        if x.pure is not None and (x.pure > 0).all():
+        if x.pure is not None and (x.pure > 0).all() and by_channel(x.pure, len(x.shape)):
             return replace(x, shape=shape, source=b.pooled(x.source, attributes))
         assert b.step is not None
         names = b.numpy(b.step._replace(op="MaxPool", attributes=attributes), [x], [shape], x.dtype)

@@ -160,6 +160,7 @@ from .ops.products.conv_transpose import conv_transpose1d, conv_transpose2d, con
 from .ops.products.convolution import conv2d
 from .ops.products.convolution_1d_3d import conv1d, conv3d
 from .ops.products.folding import fold
+from .ops.products.hadamard import Hadamard
 from .ops.products.matrix_product import linear, matmul
 from .ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
 from .ops.products.residual import add_residual
@@ -249,6 +250,7 @@ __all__ = [
     "FormatError",
     "Greedy",
     "Grouped",
+    "Hadamard",
     "LloydMax",
     "NormalFloat",
     "PowerOfTwo",

@@ -51,3 +51,10 @@ def round_values(
 
     scale, zero float32[1]; low, high float32, integers of out's type. nan bool[pieces] are set where a value is NaN.
     On the CPU only."""
+
+
+def hadamard(x: Array, factors: Array, block: int, out: Array) -> None:
+    """Multiply each block of a row: out[.. i] = sum over j of x[.. j] * factors[.. j] * H[j, i], float32.
+
+    H is -1 where j & i has an odd number of bits, and 1 elsewhere. factors float32 [row] or [block]; block a power of
+    2, at least 32. Products are rounded, then sums and differences of elements 1, 2, 4, .. apart. On the CPU only."""

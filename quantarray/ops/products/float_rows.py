@@ -39,17 +39,19 @@ def is_floats(x: Any) -> bool:
 
 def product(
     op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds | None, out_dtype: Any, out: Any, quantize_x: Any,
-    integers: Callable[[Array, QuantArray], Array],
+    rotate: Callable[[Any], Array] | None, integers: Callable[[Array, QuantArray], Array],
 ) -> Any:  # fmt: skip
     """x [.. k] of floats times w [o k]; see `linear`. integers: the product of int8 [m k] and packed weights."""
     check_runs(op, "quantize_x", quantize_x, _SMALL)
-    a = _widened(op, x)
+    a = widened(op, x)
     if not a.ndim or a.shape[-1] != w.shape[1]:
         raise ValueError(f"{op}: x {a.shape} and w {w.shape} must have the same last length")
     device = common_device(op, x=a, w=w)
     kind = checks.dtype(op, "out_dtype", np.float32 if out_dtype is None else out_dtype, (np.float16, np.float32))
     shift, k = bias_values(op, bias, w.shape[0]), w.shape[1]
     in_groups = quantize_x is not None and _in_groups(op, w, quantize_x)
+    if rotate is not None:
+        a = rotate(a)
     rows, shape = contiguous(a).reshape(-1, w.shape[1]), (*a.shape[:-1], w.shape[0])
 
     def call(buffer: Array | None) -> Any:
@@ -103,7 +105,7 @@ def _in_groups(op: str, w: QuantArray, quantize_x: Any) -> bool:
     return False
 
 
-def _widened(op: str, x: Any) -> Array:
+def widened(op: str, x: Any) -> Array:
     """Return x as float32: NumPy's or CuPy's array."""
     of_gpu = bfloat16.of_gpu(op, x)
     if of_gpu is not None:

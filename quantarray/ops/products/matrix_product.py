@@ -14,6 +14,7 @@ from ...backends.registry import common_device, device_of, namespace
 from ...core.dtypes import Array
 from ...core.hints import Bools, Bytes, Floats, OutType, QuantizeX, Values
 from . import calls, float_rows, matrix_plan
+from .hadamard import Hadamard
 from .operand import bias_values, bits, from_dense, is_dense, operand
 
 
@@ -27,6 +28,7 @@ def linear(
     out_dtype: OutType = None,
     out: Array | None = None,
     quantize_x: QuantizeX = None,
+    rotate: Hadamard | None = None,
 ) -> Array: ...
 @overload
 def linear(
@@ -38,6 +40,7 @@ def linear(
     out_dtype: OutType = None,
     out: Array | None = None,
     quantize_x: QuantizeX = None,
+    rotate: Hadamard | None = None,
 ) -> QuantArray: ...
 @overload
 def linear(
@@ -49,6 +52,7 @@ def linear(
     out_dtype: OutType = None,
     out: Array | None = None,
     quantize_x: QuantizeX = None,
+    rotate: Hadamard | None = None,
 ) -> Array | QuantArray: ...
 def linear(
     x: Any,
@@ -59,6 +63,7 @@ def linear(
     out_dtype: OutType = None,
     out: Array | None = None,
     quantize_x: QuantizeX = None,
+    rotate: Hadamard | None = None,
 ) -> Any:
     """out[.., o] = sum_k x[.., k] * w[o, k] + bias[o].
 
@@ -74,7 +79,7 @@ def linear(
     b1.58 has it (Ma et al., 2024, arXiv:2402.17764); the exact product of integers is divided by s. With 16, 32 or a
     multiple of 64, each run of so many elements becomes int8; exact sums of 4 products are multiplied by the scales of
     x and w, and added in float32. w may then have groups of 16 or 32, too, if its levels are evenly spaced. Raises
-    ValueError for a NaN or an infinity in x then.
+    ValueError for a NaN or an infinity in x then. `rotate` turns such rows first, before their scales.
 
     >>> import numpy as np, quantarray as qa
     >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))
@@ -86,8 +91,11 @@ def linear(
     """
     op = "linear"
     floats = float_rows.is_floats(x)
-    if not floats and quantize_x is not None:
-        raise TypeError(f"{op}: quantize_x is for x of float32, float16 or bfloat16, got {checks.kind(x)}")
+    if rotate is not None and not isinstance(rotate, Hadamard):
+        raise TypeError(f"{op}: rotate must be a Hadamard or None, got {checks.kind(rotate)}")
+    for name, value in (("quantize_x", quantize_x), ("rotate", rotate)):
+        if value is not None and not floats:
+            raise TypeError(f"{op}: {name} is for x of float32, float16 or bfloat16, got {checks.kind(x)}")
     if not (floats or isinstance(x, QuantArray)):
         x = operand(op, "x", x, "; floats may be float32, float16 or bfloat16")
     if not isinstance(w, QuantArray):
@@ -96,7 +104,7 @@ def linear(
         got = f"{w.shape} packed on axis {w.axis}{likely_fix.weights(x, w)}"
         raise ValueError(f"{op}: w must be [outputs, k] packed on k (axis 1), got {got}")
     if floats:
-        return float_rows.product(op, x, w, bias, requantize, out_dtype, out, quantize_x, linear)
+        return float_rows.product(op, x, w, bias, requantize, out_dtype, out, quantize_x, rotate, linear)
     if isinstance(x, QuantArray) and x.axis != x.ndim - 1:
         raise ValueError(f"{op}: x must be packed on its last axis, got {x.shape} packed on axis {x.axis}")
     if not x.ndim or x.shape[-1] != w.shape[1]:

@@ -78,6 +78,7 @@ _FILES = {
     "conv_weights": "popcount.conv",
     "conv_words": "popcount.conv",
     "conv": "popcount.conv",
+    "encode_runs": "int8.encode_runs",
     "group_product": "int8.group_products",
     "conv_added": "popcount.conv_added",
     "dot_weights": "int8.dot",

@@ -30,17 +30,28 @@ def row_product_levels(x: Array, words: Array, levels: Array, row: Array, group:
     """`row_product` with the values of `decode_levels`, float32. On the CPU only."""
 
 
+def encode_runs(
+    x: Array, run: int, unit: int, first: int, wrong: Array, shares: Array, starts: Array, sums: Array, out: Array
+) -> None:  # fmt: skip
+    """Make int8 of each `run` elements of x float32[r k]: out int8[r n*unit], rint(x * (127 / end)), 0 from k on.
+
+    end is the largest magnitude of the run, at least 1e-5. For each unit of elements, n of a row: shares float32[r n]
+    are end / 127; starts float32[r n] first times the sum of codes; sums float32[r n] that sum times the share, if sums
+    has elements. unit is 16 or 32; run a multiple of it, or at least k. wrong bool[1], False on entry, is set where an
+    element is not finite: then nothing else counts. On the CPU only."""
+
+
 def group_product(
     codes: Array, shares: Array, starts: Array, sums: Array, words: Array, low: Array, step: Array, apart: int,
-    group: int, out: Array,
+    group: int, unit: int, out: Array,
 ) -> None:  # fmt: skip
-    """Multiply rows of bytes: out[r, o] float32 from codes int8[r k], k a multiple of 64, and words [planes o k/64].
+    """Multiply rows of bytes: out[r, o] float32 from codes int8[r n*unit] and words [planes o ..], n units of a row.
 
-    Sum i of 16 adds, for each 64 elements, those of 4 neighbours from 4i on: as float32, starts[r, n] + sum of
-    codes[r, j] * apart * code[o, j] times (step[o, group of n] * shares[r, n]), n being the number of the 4; then
-    low[o, group of n] * sums[r, n], if low has elements. Products and their additions are rounded once together where
-    the CPU can; the 16 sums are added as in `row_product`. apart * code is at most 255; group 16, 32, or a multiple
-    of 64, or at least k; constants float32[o groups], of groups that fill the words."""
+    Sum i of 16 adds units i, i + 16, ..: starts[r, n] + apart * (the sum of codes[r, j] * code[o, j] in the unit),
+    exact in float32, times (step[o, group of n] * shares[r, n]); then low[o, group of n] * sums[r, n], if low has
+    elements. Products and their additions are rounded once together where the CPU can; the 16 sums are added as in
+    `row_product`. unit is 16 or 32; apart * code at most 255; group a multiple of unit, or at least k; constants
+    float32[o groups]."""
 
 
 def round_values(

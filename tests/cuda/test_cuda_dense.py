@@ -147,18 +147,22 @@ def test_row_product(rows, outputs, k):
     same([cpu], [cuda])
 
 
-@pytest.mark.parametrize("planes, group, offsets", [(1, 128, False), (3, 16, True), (4, 32, True), (8, 64, False)])
-def test_group_product(planes, group, offsets):
+@pytest.mark.parametrize(
+    "planes, group, unit, offsets", [(1, 600, 32, False), (3, 16, 16, True), (4, 32, 32, True), (8, 64, 16, False)]
+)
+def test_group_product(planes, group, unit, offsets):
     rng = np.random.default_rng(planes)
-    rows, outputs, k = 3, 5, 128
-    codes = rng.integers(-127, 128, (rows, k)).astype(np.int8)
-    shares, sums = (rng.standard_normal((rows, k // 4)).astype(np.float32) for _ in range(2))
-    starts = rng.integers(-900, 900, (rows, k // 4)).astype(np.int32)
-    words = rng.integers(0, 2**64, (planes, outputs, k // 64), np.uint64)
-    low, step = (rng.standard_normal((outputs, k // group)).astype(np.float32) for _ in range(2))
+    rows, outputs, k = 3, 5, 590
+    n, groups = -(-k // unit), -(-k // group)
+    codes = rng.integers(-127, 128, (rows, n * unit)).astype(np.int8)
+    codes[:, k:] = 0
+    shares, sums = (rng.standard_normal((rows, n)).astype(np.float32) for _ in range(2))
+    starts = rng.integers(-900, 900, (rows, n)).astype(np.float32)
+    words = rng.integers(0, 2**64, (planes, outputs, -(-k // 64)), np.uint64)
+    low, step = (rng.standard_normal((outputs, groups)).astype(np.float32) for _ in range(2))
     low = low if offsets else np.empty((0, 0), np.float32)
     out = np.full((rows, outputs), np.nan, np.float32)
-    arguments = codes, shares, starts, sums, words, low, step, 2 if planes == 1 else 1, group
+    arguments = codes, shares, starts, sums, words, low, step, 2 if planes == 1 else 1, group, unit
     same(*[[one] for one in both("group_product", *arguments, out=out)])
 
 

@@ -39,34 +39,36 @@ def halved(total):
 
 
 def in_groups(x, w, run):
-    """x [m k] as int8 of each `run` elements, times codes of w [o k]: sums of 4 products, times scales, in 16 sums.
+    """x [m k] as int8 of each `run` elements, times codes of w [o k]: exact sums of units, times scales, in 16 sums.
 
-    w has an offset and a scale of each of its groups, or a scale and integer levels.
+    A unit is 16 elements where x or w has groups of 16, or else 32. w has an offset and a scale of each of its groups,
+    or a scale and integer levels.
     """
     (m, k), runs = x.shape, -(-x.shape[1] // run)
-    length = -(-k // 64) * 64
+    unit = 16 if 16 in (run, w.group) else 32
+    length = -(-k // (16 * unit)) * 16 * unit
     parts = np.zeros((m, runs * run), np.float32)
     parts[:, :k] = x
     ends = np.maximum(np.abs(parts.reshape(m, runs, run)).max(axis=2), np.float32(1e-5))
     codes, levels = np.zeros((m, length), np.int64), np.zeros((len(w.codes()), length), np.int64)
     codes[:, :k] = np.rint(parts.reshape(m, runs, run) * (np.float32(127) / ends)[..., None]).reshape(m, -1)[:, :k]
     levels[:, :k] = w.codes() if w.dtype.levels is None else np.array(w.dtype.levels)[w.codes()]
-    at = np.arange(0, length, 4)
+    at = np.arange(0, length, unit)
     shares = (ends / np.float32(127))[:, np.minimum(at // run, runs - 1)]
 
     def constant(a):
         groups = np.broadcast_to(a, (len(levels), a.shape[1]))
         return groups[:, np.minimum(at // (w.group or k), groups.shape[1] - 1)]
 
-    whole = (codes.reshape(m, 1, -1, 4) * levels.reshape(1, len(levels), -1, 4)).sum(axis=3)
+    whole = (codes.reshape(m, 1, -1, unit) * levels.reshape(1, len(levels), -1, unit)).sum(axis=3)
     step = constant(np.ones((1, 1), np.float32) if w.scale is None else w.scale)
     total = np.zeros((m, len(levels), 16), np.float32)
-    for n in range(0, length // 4, 16):
+    for n in range(0, len(at), 16):
         part = slice(n, n + 16)
         factor = step[None, :, part] * shares[:, None, part]
         total = fused(whole[..., part].astype(np.float32), factor, total)
         if w.dtype.levels is None:
-            sums = codes.reshape(m, -1, 4).sum(axis=2)[:, part].astype(np.float32) * shares[:, part]
+            sums = codes.reshape(m, -1, unit).sum(axis=2)[:, part].astype(np.float32) * shares[:, part]
             total = fused(constant(w.offset)[None, :, part], sums[:, None], total)
     return halved(total)
 

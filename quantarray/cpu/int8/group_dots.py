@@ -1,8 +1,12 @@
-"""Dot products of bytes and of codes with a scale for each group: exact sums of 4 products, then 16 sums of float32.
+"""Dot products of bytes with a scale for each group: exact sums of groups, then 16 sums of float32, one a lane.
 
-Bits of planes become bytes in registers, 64 of an output at a time, for up to 4 rows; no weight is written to memory.
+The bytes of weights were spread by `group_bytes`, and those of rows are in the same order, so that a vector has 4
+elements of each of 16 groups.
 """
 
+from typing import NamedTuple
+
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -10,118 +14,186 @@ from numba.extending import intrinsic
 
 from ..float32.lane_dots import folded
 from ..float32.product_tile import add_product
-from ..llvm.vectors import F32, I8, I32, I64, const, own_function, place_of, pointer, slot_of, splat
+from ..llvm.vectors import (
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    const,
+    joined,
+    lanes_of,
+    own_function,
+    place_of,
+    pointer,
+    slot_of,
+    splat,
+)
+from ..llvm.views import flat
 from ..runtime.isa import FEATURES
+from .dot_avx2 import Pairs
+from .dot_avx512vnni import Vnni
+from .group_bytes import BYTES, LANES
 
-ROWS = 4  # of a tile
-_BYTES, _INTEGERS, _REALS = ir.VectorType(I8, 64), ir.VectorType(I32, 16), ir.VectorType(F32, 16)
+ROWS, COLUMNS = ((4, 2, 1), 4) if "avx512f" in FEATURES else ((2, 1), 2)  # of tiles, whose sums are in registers
+_INTEGERS, _REALS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
+_UNROLLED = 4
+_VNNI = "avx512vnni" in FEATURES
+if "avx512bw" in FEATURES:
+    _PAIRS = Pairs(16, 64, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
+else:
+    _PAIRS = Pairs(8, 16, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
+
+
+class ByteRows(NamedTuple):
+    """A view of rows: codes int8[rows blocks vectors 64], and what `group_product` has for each unit, [rows units]."""
+
+    codes: np.ndarray
+    shares: np.ndarray
+    starts: np.ndarray
+    sums: np.ndarray
+    blocks: int  # of a row
+
+
+class Panel(NamedTuple):
+    """A panel of blocks of outputs: codes uint8[outputs blocks vectors 64], scales and lows float32[outputs units]."""
+
+    codes: np.ndarray
+    at: int
+    scales: np.ndarray
+    lows: np.ndarray  # none without an offset
+    blocks: int
+    vectors: int  # of a block
 
 
 @intrinsic
-def dot_groups(typingctx, codes, shares, starts, sums, row, rows, words, at, between, planes, low, step, place, apart,
-               group, length, out, to, next_row):  # fmt: skip
-    """out[to + r next_row] = the sum that `group_product` has of `rows` rows, 1 or ROWS, from `row` on and an output.
+def dot_blocks(typingctx, x, row, rows, begin, panel, column, apart, deep, totals, to, next_row):
+    """totals[to + r next_row + 16 c + i] += the products of `rows` rows and COLUMNS outputs, r < rows, c < COLUMNS.
 
-    Its words begin at words[at], planes are `between` words apart, and there are `length`; constants from low[place]
-    and step[place] on. Arrays are C-contiguous, and but for these indexed by rows.
+    In the blocks of a `Panel`, from block `begin` of `ByteRows` on: sum i has groups i, i + 16, .. as `group_product`
+    adds them. rows is one of ROWS; deep says that codes may be more than 127.
     """
     i64 = types.int64
-    signature = types.void(
-        codes, shares, starts, sums, i64, i64, words, i64, i64, i64, low, step, i64, i64, i64, i64, out, i64, i64
-    )
+    signature = types.void(x, i64, i64, i64, panel, i64, i64, types.boolean, totals, i64, i64)
 
     def codegen(context, builder, signature, args):
-        length, group = args[15], args[14]
-        wide, narrow = builder.mul(length, const(64)), builder.mul(length, const(16))
-        x = pointer(context, builder, signature, args, 0, builder.mul(args[4], wide))
-        of_rows = [pointer(context, builder, signature, args, i, builder.mul(args[4], narrow)) for i in (1, 2, 3)]
-        bits = pointer(context, builder, signature, args, 6, args[7])
-        lows, steps = (pointer(context, builder, signature, args, i, args[12]) for i in (10, 11))
-        target = pointer(context, builder, signature, args, 16, args[17])
-        size = context.make_array(signature.args[10])(context, builder, args[10]).nitems
-        kind = builder.select(builder.icmp_signed("==", group, const(16)), const(4), const(1))
-        kind = builder.select(builder.icmp_signed("==", group, const(32)), const(2), kind)
-        operands = [x, *of_rows, bits, args[8], args[9], lows, steps, args[13], group, length, target, args[18], size]
-        for each in (4, 2, 1):
-            for count in (ROWS, 1):
-                same = builder.icmp_signed("==", kind, const(each)), builder.icmp_signed("==", args[5], const(count))
-                with builder.if_then(builder.and_(*same)):
-                    builder.call(_function(builder.module, count, each), operands)
+        signature, args = flat(context, builder, signature, args)
+        (row, rows, begin), (blocks, vectors) = args[5:8], args[12:14]
+        column, apart, deep = args[14:17]
+        wide, narrow = builder.mul(vectors, const(BYTES)), const(LANES)
+        place = builder.add(builder.mul(row, args[4]), begin)  # of the first row's first block
+        x = pointer(context, builder, signature, args, 0, builder.mul(place, wide))
+        of_rows = [pointer(context, builder, signature, args, i, builder.mul(place, narrow)) for i in (1, 2, 3)]
+        first = builder.mul(column, blocks)
+        w = pointer(context, builder, signature, args, 8, builder.add(args[9], builder.mul(first, wide)))
+        constants = [pointer(context, builder, signature, args, i, builder.mul(first, narrow)) for i in (10, 11)]
+        size = context.make_array(signature.args[11])(context, builder, args[11]).nitems
+        target = pointer(context, builder, signature, args, 17, args[18])
+        operands = [x, *of_rows, args[4], w, *constants, size, blocks, vectors, apart, target, args[19]]
+        for count in ROWS:
+            for many in (False, True) if not _VNNI else (False,):
+                same = builder.icmp_signed("==", rows, const(count))
+                if not _VNNI:
+                    same = builder.and_(same, builder.icmp_unsigned("==", deep, ir.Constant(deep.type, many)))
+                with builder.if_then(same):
+                    builder.call(_function(builder.module, count, many), operands)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
-def _function(module, rows, scales):
-    """Build the loop over words for so many rows, and scales a word."""
-    name = f"quantarray.dot_groups.{rows}.{scales}"
+@intrinsic
+def sum_of_lanes(typingctx, totals, at):
+    """Return the sum of totals[at .. at + 16], float32, in the order of `row_product`."""
+
+    def codegen(context, builder, signature, args):
+        return folded(builder, builder.load(place_of(builder, pointer(context, builder, signature, args, 0), args[1],
+                                                     _REALS), align=4))  # fmt: skip
+
+    return types.float32(totals, types.int64), codegen
+
+
+def _function(module, rows, deep):
+    """Build the loop over blocks for so many rows, and codes that may be more than 127 or not."""
+    name = f"quantarray.dot_blocks.{rows}.{int(deep)}"
     if name in module.globals:
         return module.globals[name]
-    byte, real, integer = (kind.as_pointer() for kind in (I8, F32, I32))
-    kinds = [byte, real, integer, real, I64.as_pointer(), I64, I64, real, real, I64, I64, I64, real, I64, I64]
+    byte, real = I8.as_pointer(), F32.as_pointer()
+    kinds = [byte, real, real, real, I64, byte, real, real, I64, I64, I64, I64, real, I64]
     function = own_function(module, name, kinds)
     builder = ir.IRBuilder(function.append_basic_block())
-    x, shares, starts, sums, bits, between, planes, lows, steps, apart, group, length, to, next_row, size = (
-        function.args
-    )
-    totals = [slot_of(builder, ir.Constant(_REALS, [0.0] * 16)) for _ in range(rows)]
-    offset = builder.icmp_signed("!=", size, const(0))
-    with cgutils.for_range(builder, length) as step:
-        word = step.index
-        weights = _bytes(builder, bits, word, between, planes, apart)
-        scale = _spread(builder, steps, word, group, scales)
-        for r, total in enumerate(totals):
-            at = builder.add(builder.mul(length, const(r)), word)
-            wide, narrow = builder.mul(at, const(64)), builder.mul(at, const(16))
-            codes = builder.load(place_of(builder, x, wide, _BYTES), align=1)
-            start = builder.load(place_of(builder, starts, narrow, _INTEGERS), align=4)
-            whole = builder.sitofp(_dots(builder, start, weights, codes), _REALS)
-            share = builder.load(place_of(builder, shares, narrow, _REALS), align=4)
-            builder.store(add_product(builder, whole, builder.fmul(scale, share), builder.load(total)), total)
+    x, shares, starts, sums, row_blocks, w, scales, lows, size, blocks, vectors, apart, totals, next_row = function.args
+    tile = [(r, c) for r in range(rows) for c in range(COLUMNS)]
+    slots = {place: slot_of(builder, _INTEGERS(None)) for place in tile}
+    times, offset = splat(builder, builder.sitofp(apart, F32), LANES), builder.icmp_signed("!=", size, const(0))
+
+    def load_bytes(data, before, at):
+        place = builder.add(builder.mul(builder.add(before, block), builder.mul(vectors, const(BYTES))), at)
+        return builder.load(place_of(builder, data, place, _INTEGERS), align=4)
+
+    def load(data, before):
+        place = builder.mul(builder.add(before, block), const(LANES))
+        return builder.load(place_of(builder, data, place, _REALS), align=4)
+
+    of_rows = [builder.mul(row_blocks, const(r)) for r in range(rows)]
+    of_outputs = [builder.mul(blocks, const(c)) for c in range(COLUMNS)]
+    with cgutils.for_range(builder, blocks) as step:
+        block = step.index
+        for slot in slots.values():
+            builder.store(_INTEGERS(None), slot)
+        with cgutils.for_range(builder, builder.udiv(vectors, const(_UNROLLED))) as part:
+            for u in range(_UNROLLED):
+                at = builder.add(builder.mul(part.index, const(_UNROLLED * BYTES)), const(u * BYTES))
+                weights = [load_bytes(w, before, at) for before in of_outputs]
+                for r, before in enumerate(of_rows):
+                    codes = load_bytes(x, before, at)
+                    for c, weight in enumerate(weights):
+                        slot = slots[r, c]
+                        builder.store(_dots(builder, builder.load(slot), weight, codes, deep), slot)
+        steps = [load(scales, before) for before in of_outputs]
+        for r, before in enumerate(of_rows):
+            share = load(shares, before)
+            start = load(starts, before)
+            for c in range(COLUMNS):
+                # Of integers below 2**24: nothing is rounded
+                whole = add_product(builder, builder.sitofp(builder.load(slots[r, c]), _REALS), times, start)
+                place = _place(builder, totals, r, c, next_row)
+                total = add_product(builder, whole, builder.fmul(steps[c], share), builder.load(place, align=4))
+                builder.store(total, place, align=4)
         with builder.if_then(offset):
-            low = _spread(builder, lows, word, group, scales)
-            for r, total in enumerate(totals):
-                at = builder.mul(builder.add(builder.mul(length, const(r)), word), const(16))
-                several = builder.load(place_of(builder, sums, at, _REALS), align=4)
-                builder.store(add_product(builder, low, several, builder.load(total)), total)
-    for r, total in enumerate(totals):
-        place = builder.gep(to, [builder.mul(next_row, const(r))])
-        builder.store(folded(builder, builder.load(total)), place)
+            low = [load(lows, before) for before in of_outputs]
+            for r, before in enumerate(of_rows):
+                several = load(sums, before)
+                for c in range(COLUMNS):
+                    place = _place(builder, totals, r, c, next_row)
+                    total = add_product(builder, low[c], several, builder.load(place, align=4))
+                    builder.store(total, place, align=4)
     builder.ret_void()
     return function
 
 
-def _bytes(builder, bits, word, between, planes, apart):
-    """Return apart * code of 64 elements."""
-    total = slot_of(builder, _BYTES(None))
-    with cgutils.for_range(builder, planes) as plane:
-        at = builder.add(word, builder.mul(plane.index, between))
-        flags = builder.bitcast(builder.load(builder.gep(bits, [at])), ir.VectorType(ir.IntType(1), 64))
-        value = splat(builder, builder.trunc(builder.shl(apart, plane.index), I8), 64)
-        builder.store(builder.add(builder.load(total), builder.select(flags, value, _BYTES(None))), total)
-    return builder.load(total)
+def _place(builder, totals, r, c, next_row):
+    return place_of(builder, totals, builder.add(builder.mul(next_row, const(r)), const(c * LANES)), _REALS)
 
 
-def _spread(builder, constants, word, group, count):
-    """Return 16 lanes with the constants of their groups, `count` of a word."""
-    if count == 1:
-        part = builder.udiv(builder.shl(word, const(6)), group)
-        return splat(builder, builder.load(builder.gep(constants, [part])), 16)
-    kind = ir.VectorType(F32, count)
-    some = builder.load(place_of(builder, constants, builder.mul(word, const(count)), kind), align=4)
-    lanes = ir.Constant(_INTEGERS, [lane * count // 16 for lane in range(16)])
-    return builder.shuffle_vector(some, some, lanes)
-
-
-def _dots(builder, start, weights, codes):
-    """Return start + sums of 4 products of neighbours, of unsigned and signed bytes."""
-    if "avx512vnni" in FEATURES:
-        kind = ir.FunctionType(_INTEGERS, [_INTEGERS] * 3)
-        dot = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpdpbusd.512")
-        return builder.call(dot, [start, *(builder.bitcast(side, _INTEGERS) for side in (weights, codes))])
-    wide = ir.VectorType(I32, 64)
-    products = builder.mul(builder.zext(weights, wide), builder.sext(codes, wide))
-    for first in range(4):
-        every = ir.Constant(_INTEGERS, list(range(first, 64, 4)))
-        start = builder.add(start, builder.shuffle_vector(products, products, every))
-    return start
+def _dots(builder, total, weights, codes, deep):
+    """Return total + sums of 4 products of neighbours, of unsigned and signed bytes."""
+    if _VNNI:
+        return Vnni.add(builder, total, weights, codes)
+    if "avx2" in FEATURES and not deep:
+        each = _PAIRS.lanes
+        parts = ([lanes_of(builder, v, i, each) for v in (total, weights, codes)] for i in range(0, LANES, each))
+        return joined(builder, [_PAIRS.add(builder, *part) for part in parts])
+    # Products of even and of odd bytes, as words
+    halves = ir.VectorType(I16, 2 * LANES)
+    eight = ir.Constant(halves, [8] * halves.count)
+    w, a = (builder.bitcast(side, halves) for side in (weights, codes))
+    even = builder.and_(w, ir.Constant(halves, [255] * halves.count)), builder.ashr(builder.shl(a, eight), eight)
+    odd = builder.lshr(w, eight), builder.ashr(a, eight)
+    kind = ir.VectorType(I32, 2 * LANES)
+    for pair in (even, odd):
+        products = builder.mul(*(builder.sext(side, kind) for side in pair))
+        for first in (0, 1):
+            every = ir.Constant(_INTEGERS, list(range(first, 2 * LANES, 2)))
+            total = builder.add(total, builder.shuffle_vector(products, products, every))
+    return total

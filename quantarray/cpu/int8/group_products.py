@@ -1,32 +1,160 @@
-"""Products of rows of bytes and packed weights that have constants for each group; `group_dots` has the inner loop."""
+"""Products of rows of bytes and packed weights that have constants for each group.
 
+Bytes of some outputs' weights are written to a panel, which stays in L1 while all rows meet it; `group_dots` has the
+inner loop.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...core.format import empty_lines
 from ..runtime import threads
+from ..runtime.aligned import first_line
+from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
-from .group_dots import ROWS, dot_groups
+from .group_bytes import BYTES, LANES, place_in_group, spread
+from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
 
 _LEAST = 1 << 17  # products that are worth a parallel region
-_SOME = 16  # outputs, whose words are in L1 while tiles of rows meet them
+_FEW, _MANY = 4, 8  # outputs of a panel, of few rows and of more
+_PANEL = 1 << 14  # bytes of a panel
+_ROWS = 128  # that meet a panel, and whose sums are in L2
+_WORDS = 8  # of a plane in the longest block
 
 
-def group_product(codes, shares, starts, sums, words, low, step, apart, group, out):
-    if out.size:
-        arguments = codes, shares, starts, sums, words.reshape(-1), words.shape[0], low, step, apart, group, out
-        tasks = -(-out.shape[1] // _SOME)
-        threads.run(_multiply, arguments, tasks, threads.workers(out.size * codes.shape[1], _LEAST))
+class Weights(NamedTuple):
+    """A view of weights, flat: words, and constants float32[outputs groups], of which part[n] is that of unit n."""
+
+    words: np.ndarray
+    planes: int
+    outputs: int
+    length: int  # words of a row
+    low: np.ndarray
+    step: np.ndarray
+    part: np.ndarray
+    groups: int
+    apart: int
+
+
+def group_product(codes, shares, starts, sums, words, low, step, apart, group, unit, out):
+    if not out.size:
+        return
+    blocks, vectors = -(-shares.shape[1] // LANES), unit // 4
+    x = ByteRows(
+        empty_lines((len(out), blocks * vectors * BYTES), np.dtype(np.int8)),
+        *(empty_lines((len(a), blocks * LANES), a.dtype) for a in (shares, starts, sums)),
+        blocks,
+    )
+    threads.run(_interleave, (codes, shares, starts, sums, unit, x), len(out), threads.workers(codes.size, _LEAST))
+    some, chunks, groups = _FEW if len(out) <= ROWS[0] else _MANY, -(-len(out) // _ROWS), step.shape[1]
+    part = np.minimum(np.arange(shares.shape[1]) * unit // group, groups - 1).astype(np.uint64)
+    weights = Weights(words.reshape(-1), *words.shape, low.reshape(-1), step.reshape(-1), part, groups, apart)
+    workers = threads.workers(out.size * codes.shape[1], _LEAST)
+    threads.run(_multiply, (x, weights, unit, some, chunks, out), -(-out.shape[1] // some) * chunks, workers)
 
 
 @Kernel
-def _multiply(codes, shares, starts, sums, words, planes, low, step, apart, group, out, first, last):
-    rows, outputs, length = out.shape[0], out.shape[1], codes.shape[1] // 64
-    between, groups = len(words) // planes, step.shape[1]
-    end = min(last * _SOME, outputs)
-    for begin in range(first * _SOME, end, _SOME):
-        row = 0
-        while row < rows:
-            several = ROWS if rows - row >= ROWS else 1
-            for o in range(begin, min(begin + _SOME, end)):
-                dot_groups(
-                    codes, shares, starts, sums, row, several, words, o * length, between, planes, low, step,
-                    o * groups, apart, group, length, out, row * outputs + o, outputs,
-                )  # fmt: skip
-            row += several
+def _interleave(codes, shares, starts, sums, unit, x, first, last):
+    units, vectors = shares.shape[1], unit // 4
+    for row in range(first, last):
+        x.codes[row, units // LANES * vectors * BYTES :] = 0
+        x.shares[row, units:] = 0
+        x.starts[row, units:] = 0
+        for n in range(units):
+            x.shares[row, n], x.starts[row, n] = shares[row, n], starts[row, n]
+            at = n // LANES * vectors * BYTES + n % LANES * 4
+            for element in range(unit):
+                x.codes[row, at + place_in_group(unit, element)] = codes[row, n * unit + element]
+        if row < len(sums):
+            x.sums[row, units:] = 0
+            x.sums[row, :units] = sums[row]
+
+
+@inner
+def empty_floats(vectors):
+    """Allocate undefined vectors of 16 float32, flat, that begin a line."""
+    buffer = np.empty((vectors + 1) * LANES, np.float32)
+    first = first_line(buffer) // 4
+    return buffer[first : first + vectors * LANES]
+
+
+@Kernel
+def _multiply(x, w, unit, some, chunks, out, first, last):
+    rows, outputs, vectors = out.shape[0], out.shape[1], unit // 4
+    at_once = max(1, min(x.blocks, _PANEL // (some * vectors * BYTES)))
+    codes = np.empty(some * at_once * vectors * BYTES + BYTES, np.uint8)
+    scales, lows = empty_floats(some * at_once), empty_floats(some * at_once)
+    totals, ends = empty_floats(min(rows, _ROWS) * some), np.zeros(w.planes * _WORDS, np.uint64)
+    place = first_line(codes)
+    for task in range(first, last):
+        column, row = task // chunks * some, task % chunks * _ROWS
+        outputs_here, stop = min(some, outputs - column), min(row + _ROWS, rows)
+        totals[: (stop - row) * some * LANES] = 0
+        for begin in range(0, x.blocks, at_once):
+            count = min(at_once, x.blocks - begin)
+            panel = Panel(codes, place, scales, lows if len(w.low) else lows[:0], count, vectors)
+            for c in range(outputs_here):
+                _fill(w, column + c, begin, unit, ends, c, panel)
+            at = row
+            while at < stop:
+                several = _tallest(stop - at)
+                for c in range(0, outputs_here, COLUMNS):
+                    to = ((at - row) * some + c) * LANES
+                    dot_blocks(x, at, several, begin, panel, c, w.apart, w.planes == 8, totals, to, some * LANES)
+                at += several
+        for r in range(row, stop):
+            for c in range(outputs_here):
+                out[r, column + c] = sum_of_lanes(totals, ((r - row) * some + c) * LANES)
+
+
+@inline
+def _tallest(rows):
+    """Return the rows of the tallest tile that so many fill."""
+    for tall in ROWS:
+        if tall <= rows:
+            return tall
+    return 1
+
+
+@inline
+def _fill(w, o, begin, unit, ends, c, panel):
+    """Write the codes and constants of output o, from block `begin` on, as output c of a panel."""
+    length, units = unit // 4, len(w.part)
+    whole = min(panel.blocks, w.length // length - begin)  # blocks whose words are all there
+    at, to = o * w.length + begin * length, panel.at + c * panel.blocks * panel.vectors * BYTES
+    spread(w.words, at, w.outputs * w.length, w.planes, whole, unit, panel.codes, to)
+    if whole < panel.blocks:
+        for plane in range(w.planes):
+            for i in range(length):
+                word = (begin + whole) * length + i
+                inside = word < w.length
+                ends[plane * _WORDS + i] = (
+                    w.words[(plane * w.outputs + o) * w.length + word] if inside else np.uint64(0)
+                )
+        spread(ends, 0, _WORDS, w.planes, 1, unit, panel.codes, to + whole * panel.vectors * BYTES)
+    place, first = c * panel.blocks * LANES, begin * LANES
+    last = min(units, first + panel.blocks * LANES)
+    _put_constants(w.step, o, w.part, w.groups, first, last, panel.scales, place, panel.blocks)
+    if len(w.low):
+        _put_constants(w.low, o, w.part, w.groups, first, last, panel.lows, place, panel.blocks)
+
+
+@inline
+def _put_constants(constants, o, part, groups, first, last, to, place, blocks):
+    """Write the constants of units first .. last of an output, and zeros where a row has ended."""
+    # Of unsigned indices, which cannot count from an end, LLVM makes vectors
+    row, to_first, count = np.uint64(o * groups), np.uint64(place), np.uint64(last - first)
+    from_first = np.uint64(first)
+    if groups == len(part):
+        for n in range(count):
+            to[to_first + n] = constants[row + from_first + n]
+    elif groups == 1:
+        value = constants[row]
+        for n in range(count):
+            to[to_first + n] = value
+    else:
+        for n in range(count):
+            to[to_first + n] = constants[row + part[from_first + n]]
+    for n in range(last - first, blocks * LANES):
+        to[place + n] = 0

@@ -17,7 +17,7 @@ from ...arrays import bfloat16, checks
 from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_on_gpu
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import common_device, contiguous, device_of, empty, kernel, namespace, to_host
+from ...backends.registry import common_device, contiguous, device_of, empty, has_kernel, kernel, namespace, to_host
 from ...core.code_values import constant_dims
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS
@@ -29,6 +29,7 @@ _VALUES = 1 << 20  # of weights, or of their levels, that are in memory at once:
 _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as BitNet has it
 _SMALL = 16, 32  # elements of groups that are shorter than a word
 _MOST_BYTE = 255
+_FAR = 1 << 11  # 32 products of int8 and levels that are nearer to 0 have a sum that float32 is exact for
 _FLOATS = "float16", "float32", "bfloat16"
 
 
@@ -93,7 +94,7 @@ def _in_groups(op: str, w: QuantArray, quantize_x: Any) -> bool:
     if quantize_x == "row" and not few:
         return False
     span = spacing(w.dtype) if w.dtype.kind != "uniform" else (0, 1)
-    even = span is not None and 0 < span[1] and span[1] * (w.dtype.n_levels - 1) <= _MOST_BYTE
+    even = span is not None and 0 < span[1] and span[1] * (w.dtype.n_levels - 1) <= _MOST_BYTE and abs(span[0]) < _FAR
     if even and (not few or w.group in _SMALL):
         return True
     if few or quantize_x in _SMALL:
@@ -141,35 +142,46 @@ def _by_values(x: Array, w: QuantArray) -> Array:
 def _by_groups(op: str, x: Array, w: QuantArray, run: int) -> Array:
     """x as int8 of each `run` elements, times codes of groups, by `group_product`."""
     device, (m, k) = device_of(x), x.shape
-    xp, length = namespace(device), w.words.shape[-1] * WORD_BITS
     y = empty(device, (m, w.shape[0]), np.float32)
     if not y.size or not k:
         y[...] = 0
         return y
+    words, low, step, first, apart, group = w._cached("spaced", spaced_operands, w)
+    unit = min(_SMALL) if min(_SMALL) in (run, group) else max(_SMALL)
+    rows = _encoded(op, x, run, unit, first, low.size > 0)
+    kernel(device, "group_product")(*rows, words, low, step, apart, group, unit, y)
+    return y
+
+
+def _encoded(op: str, x: Array, run: int, unit: int, first: int, sums: bool) -> tuple[Array, ...]:
+    """Return what `encode_runs` makes of x."""
+    device, (m, k) = device_of(x), x.shape
+    xp, n = namespace(device), -(-k // unit)
+    if has_kernel(device, "encode_runs"):
+        kinds = np.int8, np.float32, np.float32, np.float32
+        shapes = (m, n * unit), (m, n), (m, n), (m * sums, n * sums)
+        codes, *scales = (empty(device, shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
+        wrong = np.zeros(1, bool)
+        kernel(device, "encode_runs")(x, run, unit, first, wrong, *scales, codes)
+        _check_finite(op, wrong[0])
+        return codes, *scales
     runs = -(-k // run)
     parts = xp.zeros((m, runs * run), np.float32)
     parts[:, :k] = x
     parts = parts.reshape(m, runs, run)
     ends = xp.abs(parts).max(axis=2)
-    _check_finite(op, ends)
+    _check_finite(op, not np.isfinite(to_host(ends)).all())
     ends = xp.maximum(ends, _LEAST)
-    codes = xp.zeros((m, length), np.int8)
+    codes = xp.zeros((m, n * unit), np.int8)
     codes[:, :k] = xp.rint(parts * (np.float32(127) / ends)[..., None]).astype(np.int8).reshape(m, -1)[:, :k]
-    four = (xp.arange(length // 4) * 4 // run).clip(0, runs - 1)
-    shares = contiguous((ends / np.float32(127))[:, four])
-    fours = codes.reshape(m, -1, 4).sum(axis=2, dtype=np.int32)
-    words, low, step, first, apart, group = spaced_operands(w)
-    sums = fours.astype(np.float32) * shares if low.size else xp.zeros((0, 0), np.float32)
-    groups = max(1, length // group) if group < WORD_BITS else step.shape[1]
-    low, step = (np.pad(a, [(0, 0), (0, groups - a.shape[1])]) if a.size else a for a in (low, step))
-    kernel(device, "group_product")(
-        codes, shares, fours * np.int32(first), sums, words, low, step, apart, max(group, 1), y
-    )  # fmt: skip
-    return y
+    shares = contiguous((ends / np.float32(127))[:, xp.arange(n) * unit // run])
+    counts = codes.reshape(m, n, unit).sum(axis=2, dtype=np.int32)
+    totals = counts.astype(np.float32) * shares if sums else xp.zeros((0, 0), np.float32)
+    return codes, shares, (counts * np.int32(first)).astype(np.float32), totals
 
 
-def _check_finite(op: str, ends: Array) -> None:
-    if not np.isfinite(to_host(ends)).all():
+def _check_finite(op: str, wrong: Any) -> None:
+    if wrong:
         raise ValueError(f"{op}: x must be finite where it is quantised, got a NaN or an infinity")
 
 
@@ -194,6 +206,6 @@ def codes_of(op: str, x: Array) -> tuple[Array, Array]:
     """Return int8 codes of rows, x * scale rounded, and scale [rows 1]."""
     xp = namespace(device_of(x))
     ends = xp.abs(x).max(axis=1, keepdims=True)
-    _check_finite(op, ends)
+    _check_finite(op, not np.isfinite(to_host(ends)).all())
     scale = np.float32(127) / xp.maximum(ends, _LEAST)
     return xp.rint(x * scale).astype(np.int8), scale

@@ -77,9 +77,9 @@ def linear(
 
     With quantize_x="row" each row of such an x becomes int8 first, rint(x * s) with s = 127 / max(abs(x)), as BitNet
     b1.58 has it (Ma et al., 2024, arXiv:2402.17764); the exact product of integers is divided by s. With 16, 32 or a
-    multiple of 64, each run of so many elements becomes int8; exact sums of 4 products are multiplied by the scales of
-    x and w, and added in float32. w may then have groups of 16 or 32, too, if its levels are evenly spaced. Raises
-    ValueError for a NaN or an infinity in x then. `rotate` turns such rows first, before their scales.
+    multiple of 64, each run of so many elements becomes int8; exact sums of 32 products, or 16, are multiplied by the
+    scales of x and w, and added in float32. w may then have groups of 16 or 32, too, if its levels are evenly spaced.
+    Raises ValueError for a NaN or an infinity in x then. `rotate` turns rows of floats before they become int8.
 
     >>> import numpy as np, quantarray as qa
     >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))

@@ -131,17 +131,22 @@ def test_plain_integers_in_groups(run):
         np.testing.assert_array_equal(qa.linear(x, w, quantize_x=run), in_groups(x, w, run))
 
 
-@pytest.mark.parametrize("run", [64, 128])
-def test_other_levels_in_groups(run):
-    """Of levels that are not evenly spaced, exact sums of each group of x."""
-    w = qa.encode(np.array([-2, 0, 3])[W.codes()], (-2, 0, 3))
-    expected = np.zeros((4, 300))
-    for first in range(0, 200, run):
-        part = X[:, first : first + run]
+def exact_in_groups(x, w, run):
+    """Exact sums of products of int8 and integer levels, of each `run` elements, divided by the scale in float64."""
+    total = np.zeros((len(x), len(w.codes())))
+    for first in range(0, x.shape[1], run):
+        part, values = (a[:, first : first + run] for a in (x, w.dequantize()))
         s = np.float32(127) / np.abs(part).max(1, keepdims=True)
-        values = w.dequantize()[:, first : first + run]
-        expected += (np.rint(part * s).astype(int) @ values.T) / s.astype(np.float64)
-    np.testing.assert_array_equal(qa.linear(X, w, quantize_x=run), expected.astype(np.float32))
+        total += (np.rint(part * s).astype(int) @ values.T.astype(int)) / s.astype(np.float64)
+    return total.astype(np.float32)
+
+
+@pytest.mark.parametrize("run", [64, 128])
+@pytest.mark.parametrize("levels", [(-2, 0, 3), (5000, 5001, 5002)])
+def test_other_levels_in_groups(run, levels):
+    """Of levels that are not evenly spaced, or so large that float32 is not exact, exact sums of each group of x."""
+    w = qa.encode(np.array(levels)[W.codes()], levels)
+    np.testing.assert_array_equal(qa.linear(X, w, quantize_x=run), exact_in_groups(X, w, run))
     with pytest.raises(ValueError, match="groups of less than 64 elements are 16 and 32, of evenly spaced levels"):
         qa.linear(X, w, quantize_x=32)
 

@@ -1,0 +1,109 @@
+"""Bits of planes become bytes in the order in which sums of groups are added: a group a lane of 32 bits.
+
+A block is 16 groups, whose bits of a plane are the lanes of one vector. Transposing planes and the bits of fields of 1,
+2, 4 or 8, all lanes at once, makes codes of the fields: no mask and no table is needed, on any CPU.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ..llvm.vectors import I16, I32, I64, const, own_function, place_of, pointer
+from ..runtime.jit import inline
+
+LANES = 16  # groups of a block
+BYTES = 4 * LANES  # of a vector
+_VECTOR, _PLANES = ir.VectorType(I32, LANES), (1, 2, 4, 8)
+
+
+@inline
+def place_in_group(unit, element):
+    """Return where in a block a group's element is, less 4 times the number of the group: see `spread`."""
+    if unit == 32:
+        return element % 8 * BYTES + element // 8
+    return element % 4 * BYTES + element // 8 + element // 4 % 2 * 2
+
+
+@intrinsic
+def spread(typingctx, words, at, between, planes, blocks, unit, codes, to):
+    """codes[to + (b unit/4 + v) 64 + 4 g + i] = the code of an element of group g of block b, b < blocks, v < unit / 4.
+
+    It is element 8 i + v of a group of unit = 32, or 8 (i % 2) + 4 (i // 2) + v of one of 16. Planes are `between`
+    words apart, the first from words[at] on; codes uint8. Both are flat.
+    """
+    i64 = types.int64
+    signature = types.void(words, i64, i64, i64, i64, i64, codes, i64)
+
+    def codegen(context, builder, signature, args):
+        bits, target = (pointer(context, builder, signature, args, i, args[j]) for i, j in ((0, 1), (6, 7)))
+        for unit in (16, 32):
+            with builder.if_then(builder.icmp_signed("==", args[5], const(unit))):
+                builder.call(_function(builder.module, unit), [bits, args[2], args[3], args[4], target])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _function(module, unit):
+    """Build the loops over blocks for 1 to 8 planes."""
+    name = f"quantarray.group_bytes.{unit}"
+    if name in module.globals:
+        return module.globals[name]
+    function = own_function(module, name, [I64.as_pointer(), I64, I64, I64, ir.IntType(8).as_pointer()])
+    builder = ir.IRBuilder(function.append_basic_block())
+    words, between, planes, blocks, codes = function.args
+    after = function.append_basic_block()
+    choice = builder.switch(planes, after)
+    for number in range(1, _PLANES[-1] + 1):
+        case = function.append_basic_block()
+        choice.add_case(const(number), case)
+        builder.position_at_end(case)
+        rows = [builder.gep(words, [builder.mul(between, const(plane))]) for plane in range(number)]
+        with cgutils.for_range(builder, blocks) as block:
+            at = builder.mul(block.index, const(unit // 4))
+            lanes = [_lanes(builder, builder.gep(row, [at]), unit) for row in rows]
+            for v, value in enumerate(_codes(builder, lanes, unit // 4)):
+                place = builder.mul(builder.add(at, const(v)), const(BYTES))
+                builder.store(value, place_of(builder, codes, place, _VECTOR), align=4)
+        builder.branch(after)
+    builder.position_at_end(after)
+    builder.ret_void()
+    return function
+
+
+def _lanes(builder, words, unit):
+    """Load the bits of 16 groups: of groups of 16, with bits 4 .. 16 again from bit 16 on."""
+    if unit == 32:
+        return builder.load(builder.bitcast(words, _VECTOR.as_pointer()), align=8)
+    halves = ir.VectorType(I16, LANES)
+    bits = builder.zext(builder.load(builder.bitcast(words, halves.as_pointer()), align=8), _VECTOR)
+    return builder.or_(bits, builder.shl(bits, _all(12)))
+
+
+def _codes(builder, lanes, vectors):
+    """Return the first vectors of codes of planes' lanes: vector v has the codes of bits v of each byte."""
+    width = next(count for count in _PLANES if count >= len(lanes))
+    lanes = [*lanes, *[_all(0)] * (width - len(lanes))]
+    apart = width // 2
+    while apart:
+        low = _all(sum(1 << bit for bit in range(32) if not bit & apart))
+        for i in (i for i in range(width) if not i & apart):
+            first, second = lanes[i], lanes[i + apart]
+            lanes[i] = _chosen(builder, low, first, builder.shl(second, _all(apart)))
+            lanes[i + apart] = _chosen(builder, low, builder.lshr(first, _all(apart)), second)
+        apart //= 2
+    field = _all(((1 << width) - 1) * 0x01010101)
+    for v in range(vectors):
+        value = lanes[v % width]
+        moved = builder.lshr(value, _all(v // width * width)) if v >= width else value
+        yield builder.and_(moved, field)
+
+
+def _chosen(builder, mask, first, second):
+    """Return the bits of `first` where the mask has them, and of `second` elsewhere."""
+    return builder.or_(builder.and_(first, mask), builder.and_(second, builder.not_(mask)))
+
+
+def _all(number):
+    return ir.Constant(_VECTOR, [number] * LANES)

@@ -66,6 +66,7 @@ _FILES = {
     "row_product": "float32.row_products",
     "row_product_spaced": "float32.row_products",
     "row_product_levels": "float32.row_products",
+    "row_product_scaled": "float32.row_products",
     "hadamard": "float32.hadamard",
     "join": "float32.join",
     "put_channels_last": "bits.channels_last",

@@ -20,6 +20,7 @@ from .float_products import hadamard as hadamard
 from .float_products import round_values as round_values
 from .float_products import row_product as row_product
 from .float_products import row_product_levels as row_product_levels
+from .float_products import row_product_scaled as row_product_scaled
 from .float_products import row_product_spaced as row_product_spaced
 from .one_pass import map_reduce as map_reduce
 from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps

@@ -30,6 +30,12 @@ def row_product_levels(x: Array, words: Array, levels: Array, row: Array, group:
     """`row_product` with the values of `decode_levels`, float32. On the CPU only."""
 
 
+def row_product_scaled(x: Array, words: Array, levels: Array, scale: Array, group: int, out: Array) -> None:
+    """`row_product` with the values scale[o, group of k] * levels[code], rounded once. On the CPU only.
+
+    levels float64[codes], scale float32[o groups]."""
+
+
 def encode_runs(
     x: Array, run: int, unit: int, first: int, wrong: Array, shares: Array, starts: Array, sums: Array, out: Array
 ) -> None:  # fmt: skip

@@ -57,6 +57,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "rescale",
         "round_values",
         "row_product_levels",
+        "row_product_scaled",
         "row_product_spaced",
         "unroll",
         "winograd",

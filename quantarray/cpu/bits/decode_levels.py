@@ -57,17 +57,22 @@ def put_levels(words, at, apart, planes, levels, table, group, begin, end, codes
 
 @inline
 def _put_few(words, at, apart, planes, levels, table, group, begin, end, chosen, out, to):
-    element = begin
+    element, part = begin, begin // group
     while element < end:
-        part = element // group
         stop = min(end, (part + 1) * group)
-        for code in range(min(LANES, levels.shape[2])):
-            chosen[code] = levels[table, part, code]
         unit, count = at * 4 + element // LANES, (stop - element) // LANES
-        put_few(words, unit, apart * 4, planes, chosen, count, out, to + element - begin)
+        first = (table * levels.shape[1] + part) * levels.shape[2]
+        if levels.shape[2] == LANES:
+            put_few(words, unit, apart * 4, planes, levels, first, count, out, to + element - begin)
+        if levels.shape[2] < LANES or element + count * LANES < stop:
+            for code in range(min(LANES, levels.shape[2])):
+                chosen[code] = levels[table, part, code]
+        if levels.shape[2] < LANES:
+            put_few(words, unit, apart * 4, planes, chosen, 0, count, out, to + element - begin)
         element += count * LANES
         if element < stop:  # the end of a row
-            put_few(words, unit + count, apart * 4, planes, chosen, 1, chosen, LANES)
+            put_few(words, unit + count, apart * 4, planes, chosen, 0, 1, chosen, LANES)
             for i in range(stop - element):
                 out[to + element - begin + i] = chosen[LANES + i]
             element = stop
+        part += 1

@@ -68,10 +68,10 @@ def put_uniform(
         if few and whole:
             put_computed(codes, 64, a, s, table, 0)
             unit, count = at * 4 + element // LANES, (stop - element) // LANES
-            put_few(words, unit, between * 4, planes, table, count, out, to + element - begin)
+            put_few(words, unit, between * 4, planes, table, 0, count, out, to + element - begin)
             element += count * LANES
             if element < stop:  # the end of a row
-                put_few(words, unit + count, between * 4, planes, table, 1, table, LANES)
+                put_few(words, unit + count, between * 4, planes, table, 0, 1, table, LANES)
                 for i in range(stop - element):
                     out[to + element - begin + i] = table[LANES + i]
         else:

@@ -17,19 +17,21 @@ _FLAGS, _LEVELS, _CODES, _WIDE = (ir.VectorType(kind, LANES) for kind in (ir.Int
 
 
 @intrinsic
-def put_few(typingctx, words, at, apart, planes, table, count, out, start):
-    """out[start + i] = table[code i] of 16 * count codes of 1 to 4 planes; float32, flat, C-contiguous.
+def put_few(typingctx, words, at, apart, planes, table, first, count, out, start):
+    """out[start + i] = table[first + code i] of 16 * count codes of 1 to 4 planes; float32, C-contiguous, indexed flat.
 
-    Bits of plane p are words[at + p * apart ..], counted in units of 16 bits; apart is even. table has 16 levels.
+    Bits of plane p are words[at + p * apart ..], counted in units of 16 bits; apart is even. table has 16 levels from
+    `first` on.
     """
     i64 = types.int64
-    signature = types.void(words, i64, i64, i64, table, i64, out, i64)
+    signature = types.void(words, i64, i64, i64, table, i64, i64, out, i64)
 
     def codegen(context, builder, signature, args):
         data = pointer(context, builder, signature, args, 0)
-        levels = builder.load(place_of(builder, pointer(context, builder, signature, args, 4), 0, _LEVELS), align=4)
-        to = pointer(context, builder, signature, args, 6, args[7])
-        begin, end = args[1], builder.add(args[1], args[5])
+        table = pointer(context, builder, signature, args, 4, args[5])
+        levels = builder.load(place_of(builder, table, 0, _LEVELS), align=4)
+        to = pointer(context, builder, signature, args, 7, args[8])
+        begin, end = args[1], builder.add(args[1], args[6])
         for number in range(1, FEW + 1):
             with builder.if_then(builder.icmp_signed("==", args[3], const(number))):
                 put = _Units(builder, data, begin, args[2], levels, number, to)

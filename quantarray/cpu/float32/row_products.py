@@ -7,6 +7,7 @@ import numpy as np
 
 from ..bits.decode_levels import put_levels
 from ..bits.decode_uniform import put_uniform
+from ..bits.put_levels import LANES
 from ..runtime import threads
 from ..runtime.schedule import Kernel
 from .lane_dots import dot_values
@@ -38,6 +39,10 @@ def row_product_spaced(x, words, low, step, first, apart, group, out):
 
 def row_product_levels(x, words, levels, row, group, out):
     _run(_multiply_levels, x, words, (levels.view(np.uint32), row, group), out)
+
+
+def row_product_scaled(x, words, levels, scale, group, out):
+    _run(_multiply_scaled, x, words, (levels, scale, group), out)
 
 
 def _run(kernel, x, words, constants, out):
@@ -82,4 +87,22 @@ def _multiply_levels(x, words, planes, count, levels, row, group, at_once, out, 
             put_levels(
                 words, o * count, between, planes, levels, table, group, 0, length, codes, chosen, flat, c * length
             )
+        dot_values(x, 0, len(x), values, some, out, column)
+
+
+@Kernel
+def _multiply_scaled(x, words, planes, count, levels, scale, group, at_once, out, first, last):
+    length, outputs, between = x.shape[1], out.shape[1], len(words) // planes
+    values, codes, chosen = np.empty((at_once, length), np.float32), np.empty(64, np.uint8), np.empty(32, np.uint32)
+    table = np.zeros((1, scale.shape[1], max(len(levels), LANES)), np.float32)
+    flat, bits = values.reshape(-1).view(np.uint32), table.view(np.uint32)
+    for task in range(first, last):
+        column = task * at_once
+        some = min(at_once, outputs - column)
+        for c in range(some):
+            o = column + c
+            for part in range(scale.shape[1]):
+                for code in range(len(levels)):
+                    table[0, part, code] = scale[o, part] * levels[code]  # in float64
+            put_levels(words, o * count, between, planes, bits, 0, group, 0, length, codes, chosen, flat, c * length)
         dot_values(x, 0, len(x), values, some, out, column)

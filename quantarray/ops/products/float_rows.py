@@ -21,7 +21,7 @@ from ...backends.registry import common_device, contiguous, device_of, empty, ha
 from ...core.code_values import constant_dims
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS
-from ..words.conversion import dequantize, level_operands, spaced_operands, spacing
+from ..words.conversion import dequantize, level_operands, scaled_operands, spaced_operands, spacing
 from . import calls
 from .operand import bias_values
 
@@ -122,10 +122,16 @@ def _by_values(x: Array, w: QuantArray) -> Array:
     if not y.size:
         return y
     if device == "cpu" and (w.dtype.kind == "uniform" or (w.scale is not None and spacing(w.dtype) is not None)):
-        kernel(device, "row_product_spaced")(x, *spaced_operands(w), y)
+        kernel(device, "row_product_spaced")(x, *w._cached("spaced", spaced_operands, w), y)
         return y
     levels = w.dtype.n_levels * math.prod(constant_dims(w.constants))
     by_tables = device == "cpu" and levels <= w.size
+    if by_tables and w.dtype.levels is not None and w.scale is not None:
+        kernel(device, "row_product_scaled")(x, *w._cached("scaled", scaled_operands, w), y)
+        return y
+    if by_tables and w.dtype.kind == "table":  # tables in another order, which are as large as the array's
+        kernel(device, "row_product_levels")(x, *w._cached("levels", level_operands, w, y.dtype), y)
+        return y
     at_once = max(1, _VALUES * outputs // max(1, levels if by_tables else w.size))
     for first in range(0, outputs, at_once):
         part = w if at_once >= outputs else w[first : first + at_once]

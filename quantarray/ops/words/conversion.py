@@ -217,11 +217,17 @@ def spaced_operands(q: QuantArray) -> tuple[Array, Array, Array, int, int, int]:
     if q.dtype.kind == "uniform":
         words, low, step, group = uniform_operands(q)
         return words, low, step, 0, 1, group
-    spaced, scale = spacing(q.dtype), np.ones(1, np.float32) if q.scale is None else q.scale
+    spaced, (words, _, scale, group) = spacing(q.dtype), scaled_operands(q)
     assert spaced is not None
+    return words, np.empty((0, 0), np.float32), scale, *spaced, group
+
+
+def scaled_operands(q: QuantArray) -> tuple[Array, Array, Array, int]:
+    """Return the words, integer levels as float64, scales [rows groups] and group."""
+    scale = np.ones(1, np.float32) if q.scale is None else q.scale
     groups = scale.shape[-1]
     group = q.shape[-1] if groups == 1 else q.group or q.shape[-1]
-    return _rows_of_words(q), np.empty((0, 0), np.float32), _rows_of(scale, q, groups), *spaced, group
+    return _rows_of_words(q), np.array(q.dtype.levels, np.float64), _rows_of(scale, q, groups), group
 
 
 @lru_cache(maxsize=256)

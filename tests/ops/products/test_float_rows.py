@@ -49,6 +49,26 @@ def test_parts_of_outputs(monkeypatch, at_once):
         np.testing.assert_array_equal(qa.linear(x, q), in_lanes(x, q.dequantize()))
 
 
+@pytest.mark.parametrize("levels", [(0, 1, 2, 3, 4, 6, 8, 12, -1, -2, -3, -4, -6, -8, -12), (-5, 0, 1), (1, 7)])
+@pytest.mark.parametrize("k, group", [(100, 16), (128, 32), (70, None), (30, 5)])
+def test_scaled_integers_that_are_not_evenly_spaced(levels, k, group):
+    codes = RNG.integers(0, len(levels), (9, k))
+    groups = 1 if group is None else -(-k // group)
+    w = qa.from_codes(codes, qa.integers(levels), scale=RNG.random((9, groups)).astype(np.float32), group=group)
+    np.testing.assert_array_equal(qa.linear(X[:, :k], w), in_lanes(X[:, :k], w.dequantize()))
+
+
+def test_tables_are_laid_out_once():
+    w = qa.quantize(RNG.normal(size=(256, 4096)).astype(np.float32), qa.NormalFloat(4), group=64)
+    x = RNG.normal(size=(1, 4096)).astype(np.float32)
+    expected = qa.linear(x, w)
+    assert w.nbytes_cached < w.nbytes
+    tracemalloc.start()
+    np.testing.assert_array_equal(qa.linear(x, w), expected)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 18 < w.nbytes_cached
+    tracemalloc.stop()
+
+
 def test_types_and_shapes():
     exact = qa.linear(X, W)
     half = X.astype(np.float16)

@@ -13,18 +13,19 @@ from ..runtime import threads
 from ..runtime.aligned import first_line
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
-from .group_bytes import BYTES, LANES, place_in_group, spread
+from .group_bytes import BYTES, LANES, place_in_group, repeat_floats, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _FEW, _MANY = 4, 8  # outputs of a panel, of few rows and of more
 _PANEL = 1 << 14  # bytes of a panel
 _ROWS = 128  # that meet a panel, and whose sums are in L2
+_ALL = 1 << 30  # units with one constant, where there is one for all
 _WORDS = 8  # of a plane in the longest block
 
 
 class Weights(NamedTuple):
-    """A view of weights, flat: words, and constants float32[outputs groups], of which part[n] is that of unit n."""
+    """A view of weights, flat: words, and constants float32[outputs groups], one for `each` so many units of a row."""
 
     words: np.ndarray
     planes: int
@@ -32,8 +33,9 @@ class Weights(NamedTuple):
     length: int  # words of a row
     low: np.ndarray
     step: np.ndarray
-    part: np.ndarray
     groups: int
+    each: int
+    units: int
     apart: int
 
 
@@ -48,8 +50,8 @@ def group_product(codes, shares, starts, sums, words, low, step, apart, group, u
     )
     threads.run(_interleave, (codes, shares, starts, sums, unit, x), len(out), threads.workers(codes.size, _LEAST))
     some, chunks, groups = _FEW if len(out) <= ROWS[0] else _MANY, -(-len(out) // _ROWS), step.shape[1]
-    part = np.minimum(np.arange(shares.shape[1]) * unit // group, groups - 1).astype(np.uint64)
-    weights = Weights(words.reshape(-1), *words.shape, low.reshape(-1), step.reshape(-1), part, groups, apart)
+    constants = low.reshape(-1), step.reshape(-1), groups, group // unit if groups > 1 else _ALL
+    weights = Weights(words.reshape(-1), *words.shape, *constants, shares.shape[1], apart)
     workers = threads.workers(out.size * codes.shape[1], _LEAST)
     threads.run(_multiply, (x, weights, unit, some, chunks, out), -(-out.shape[1] // some) * chunks, workers)
 
@@ -120,7 +122,7 @@ def _tallest(rows):
 @inline
 def _fill(w, o, begin, unit, ends, c, panel):
     """Write the codes and constants of output o, from block `begin` on, as output c of a panel."""
-    length, units = unit // 4, len(w.part)
+    length = unit // 4
     whole = min(panel.blocks, w.length // length - begin)  # blocks whose words are all there
     at, to = o * w.length + begin * length, panel.at + c * panel.blocks * panel.vectors * BYTES
     spread(w.words, at, w.outputs * w.length, w.planes, whole, unit, panel.codes, to)
@@ -134,27 +136,18 @@ def _fill(w, o, begin, unit, ends, c, panel):
                 )
         spread(ends, 0, _WORDS, w.planes, 1, unit, panel.codes, to + whole * panel.vectors * BYTES)
     place, first = c * panel.blocks * LANES, begin * LANES
-    last = min(units, first + panel.blocks * LANES)
-    _put_constants(w.step, o, w.part, w.groups, first, last, panel.scales, place, panel.blocks)
+    last = min(w.units, first + panel.blocks * LANES)
+    _put_constants(w.step, o, w, first, last, panel.scales, place, panel.blocks)
     if len(w.low):
-        _put_constants(w.low, o, w.part, w.groups, first, last, panel.lows, place, panel.blocks)
+        _put_constants(w.low, o, w, first, last, panel.lows, place, panel.blocks)
 
 
 @inline
-def _put_constants(constants, o, part, groups, first, last, to, place, blocks):
+def _put_constants(constants, o, w, first, last, to, place, blocks):
     """Write the constants of units first .. last of an output, and zeros where a row has ended."""
-    # Of unsigned indices, which cannot count from an end, LLVM makes vectors
-    row, to_first, count = np.uint64(o * groups), np.uint64(place), np.uint64(last - first)
-    from_first = np.uint64(first)
-    if groups == len(part):
-        for n in range(count):
-            to[to_first + n] = constants[row + from_first + n]
-    elif groups == 1:
-        value = constants[row]
-        for n in range(count):
-            to[to_first + n] = value
-    else:
-        for n in range(count):
-            to[to_first + n] = constants[row + part[from_first + n]]
+    vectors = (last - first) // LANES if w.each in (1, 2, 4, 8) or w.each % LANES == 0 else 0
+    repeat_floats(constants, o * w.groups, first, w.each, vectors, to, place)
+    for n in range(first + vectors * LANES, last):
+        to[place + n - first] = constants[o * w.groups + min(n // w.each, w.groups - 1)]
     for n in range(last - first, blocks * LANES):
         to[place + n] = 0

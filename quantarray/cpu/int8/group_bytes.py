@@ -9,11 +9,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..llvm.masks import ask_for
 from ..llvm.vectors import F32, I16, I32, I64, const, own_function, place_of, pointer
 from ..runtime.jit import inline
 
 LANES = 16  # groups of a block
 BYTES = 4 * LANES  # of a vector
+_AHEAD = 1 << 10  # bytes from what is read to what is asked for: planes are many short streams
 _VECTOR, _PLANES = ir.VectorType(I32, LANES), (1, 2, 4, 8)
 
 
@@ -90,7 +92,10 @@ def _function(module, unit):
         rows = [builder.gep(words, [builder.mul(between, const(plane))]) for plane in range(number)]
         with cgutils.for_range(builder, blocks) as block:
             at = builder.mul(block.index, const(unit // 4))
-            lanes = [_lanes(builder, builder.gep(row, [at]), unit) for row in rows]
+            places = [builder.gep(row, [at]) for row in rows]
+            for place in places:
+                ask_for(builder, place, const(_AHEAD), 1, 3)
+            lanes = [_lanes(builder, place, unit) for place in places]
             for v, value in enumerate(_codes(builder, lanes, unit // 4)):
                 place = builder.mul(builder.add(at, const(v)), const(BYTES))
                 builder.store(value, place_of(builder, codes, place, _VECTOR), align=4)

@@ -30,19 +30,22 @@ from ..llvm.vectors import (
     splat,
 )
 from ..llvm.views import flat
-from ..runtime.isa import FEATURES
+from ..runtime.isa import COUNTING, FEATURES
 from .dot_avx2 import Pairs
 from .dot_avx512vnni import Vnni
 from .group_bytes import BYTES, LANES
 
-ROWS, COLUMNS = ((4, 2, 1), 4) if "avx512f" in FEATURES else ((2, 1), 2)  # of tiles, whose sums are in registers
+_WIDE = COUNTING == "avx512bw" or "avx512bw" in FEATURES  # an instruction set that is asked for has no features
+ROWS, COLUMNS = ((4, 2, 1), 4) if _WIDE else ((2, 1), 2)  # of tiles, whose sums are in registers
 _INTEGERS, _REALS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
 _UNROLLED = 4
 _VNNI = "avx512vnni" in FEATURES
-if "avx512bw" in FEATURES:
+if _WIDE:
     _PAIRS = Pairs(16, 64, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
-else:
+elif COUNTING == "avx2" or "avx2" in FEATURES:
     _PAIRS = Pairs(8, 16, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
+else:
+    _PAIRS = None
 
 
 class ByteRows(NamedTuple):
@@ -180,7 +183,7 @@ def _dots(builder, total, weights, codes, deep):
     """Return total + sums of 4 products of neighbours, of unsigned and signed bytes."""
     if _VNNI:
         return Vnni.add(builder, total, weights, codes)
-    if "avx2" in FEATURES and not deep:
+    if _PAIRS is not None and not deep:
         each = _PAIRS.lanes
         parts = ([lanes_of(builder, v, i, each) for v in (total, weights, codes)] for i in range(0, LANES, each))
         return joined(builder, [_PAIRS.add(builder, *part) for part in parts])

@@ -143,6 +143,20 @@ def test_rows_in_groups(scheme, data, bits, rows, outputs, seed):
     assert np.abs(expected - exact).max() <= 1.01 * half_steps + 1e-6
 
 
+@pytest.mark.parametrize("rows, outputs", [(131, 21), (300, 3)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_rows_in_groups(rows, outputs, threads):
+    """More rows than have their sums in L2 at once, and tasks of several threads."""
+    w = qa.quantize(RNG.normal(size=(outputs, 1100)).astype(np.float32), qa.Uniform(4, symmetric=False), group=32)
+    x = RNG.normal(size=(rows, 1100)).astype(np.float32)
+    before = qa.get_num_threads()
+    try:
+        qa.set_num_threads(threads)
+        np.testing.assert_array_equal(qa.linear(x, w, quantize_x=32), in_groups(x, w, 32))
+    finally:
+        qa.set_num_threads(before)
+
+
 @pytest.mark.parametrize("run", [16, 32, 64])
 def test_plain_integers_in_groups(run):
     """Ternary weights without a scale, with zero rows, and bipolar ones, whose levels are two apart."""

@@ -505,7 +505,7 @@ CASES = [
          ("FFMA", "SHFL"), floats=True, fused=True),
     Case("group_product", call("group_product", np.zeros((3, 128), np.int8), np.zeros((3, 4), np.float32),
          np.zeros((3, 4), np.float32), np.zeros((3, 4), np.float32), words(4, 5, 2), np.zeros((5, 4), np.float32),
-         np.zeros((5, 4), np.float32), 1, 32, 32, np.zeros((3, 5), np.float32)), 64, ("FFMA", "SHFL"), floats=True,
+         np.zeros((5, 4), np.float32), 1, 32, 32, np.zeros((3, 5), np.float32)), 80, ("FFMA", "SHFL"), floats=True,
          fused=True),
     Case("float_product", float_product(64), 96, ("FFMA",), floats=True, fused=True),
     Case("float_product of groups", float_product(6, 3), 96, ("FFMA",), floats=True, fused=True),

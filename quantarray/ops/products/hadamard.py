@@ -36,7 +36,7 @@ class Hadamard:
     >>> rotate = qa.Hadamard(64)
     >>> y = rotate(np.eye(1, 64, 3, dtype=np.float32))
     >>> y[0, :5], rotate(y)[0, :5]
-    (array([ 0.125, -0.125,  0.125, -0.125,  0.125], dtype=float32), array([0., 0., 0., 1., 0.], dtype=float32))
+    (array([ 0.125, -0.125, -0.125,  0.125,  0.125], dtype=float32), array([0., 0., 0., 1., 0.], dtype=float32))
     """
 
     def __init__(self, block: int, signs: Vector | None = None) -> None:

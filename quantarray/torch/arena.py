@@ -27,7 +27,7 @@ class Arena:
         self._chunk, self._begin, self._end = mmap.mmap(-1, LINE), 0, 0
 
     def take(self, planes: int, count: int) -> Array:
-        """Return words of zeros [planes 1 count]."""
+        """Return words [planes 1 count], all of which the caller has to write: those given back hold what was there."""
         begin, size = self._begin, planes * count * WORD.itemsize
         if begin + size > self._end:
             begin, self._end = 0, size if size > _CHUNK else _CHUNK

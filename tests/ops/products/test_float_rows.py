@@ -112,7 +112,7 @@ def test_rows_as_bitnet_has_them(k, size, seed):
 
 
 def test_the_largest_magnitude_is_127():
-    """Of either sign, and where the quotient is rounded up."""
+    """Check magnitudes of either sign, also where the quotient is rounded up."""
     w = qa.encode(np.eye(64, dtype=int), (0, 1))
     for magnitude in np.float32(10) ** np.arange(-4, 30, 0.37, np.float32):
         x = np.zeros((1, 64), np.float32)
@@ -179,7 +179,7 @@ def exact_in_groups(x, w, run):
 @pytest.mark.parametrize("run", [64, 128])
 @pytest.mark.parametrize("levels", [(-2, 0, 3), (5000, 5001, 5002)])
 def test_other_levels_in_groups(run, levels):
-    """Of levels that are not evenly spaced, or so large that float32 is not exact, exact sums of each group of x."""
+    """Compare with exact sums of each group of x: levels are uneven, or so large that float32 is not exact."""
     w = qa.encode(np.array(levels)[W.codes()], levels)
     np.testing.assert_array_equal(qa.linear(X, w, quantize_x=run), exact_in_groups(X, w, run))
     with pytest.raises(ValueError, match="groups of less than 64 elements are 16 and 32, of evenly spaced levels"):

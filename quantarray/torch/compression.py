@@ -28,7 +28,7 @@ from .tracers import eagerly, skip
 from .unchecked import why
 
 OP = "compressed_activations"
-_MOST_HELD = 1 << 24  # bytes that activations may leave in the C library's heap at the end of the block
+_MOST_HELD = 1 << 28  # bytes of activations that may be left in the heap after the block; trims cost page faults
 _GROWTH = 1 << 27  # bytes by which the process grows until free pages are returned: using them again costs faults
 _LAST = 1 << 63  # above all numbers of nodes
 _CODES = -1  # the key of the form that every function may read

@@ -15,7 +15,7 @@ from ..runtime.jit import inline
 
 LANES = 16  # groups of a block
 BYTES = 4 * LANES  # of a vector
-_AHEAD = 1 << 10  # bytes from what is read to what is asked for: planes are many short streams
+AHEAD = 1 << 10  # bytes from what is read to what is asked for: planes are many short streams
 _VECTOR, _PLANES = ir.VectorType(I32, LANES), (1, 2, 4, 8)
 
 
@@ -94,9 +94,9 @@ def _function(module, unit):
             at = builder.mul(block.index, const(unit // 4))
             places = [builder.gep(row, [at]) for row in rows]
             for place in places:
-                ask_for(builder, place, const(_AHEAD), 1, 3)
-            lanes = [_lanes(builder, place, unit) for place in places]
-            for v, value in enumerate(_codes(builder, lanes, unit // 4)):
+                ask_for(builder, place, const(AHEAD), 1, 3)
+            lanes = [lanes_of_groups(builder, place, unit) for place in places]
+            for v, value in enumerate(codes_of_lanes(builder, lanes, unit // 4)):
                 place = builder.mul(builder.add(at, const(v)), const(BYTES))
                 builder.store(value, place_of(builder, codes, place, _VECTOR), align=4)
         builder.branch(after)
@@ -105,7 +105,7 @@ def _function(module, unit):
     return function
 
 
-def _lanes(builder, words, unit):
+def lanes_of_groups(builder, words, unit):
     """Load the bits of 16 groups: of groups of 16, with bits 4 .. 16 again from bit 16 on."""
     if unit == 32:
         return builder.load(builder.bitcast(words, _VECTOR.as_pointer()), align=8)
@@ -114,7 +114,7 @@ def _lanes(builder, words, unit):
     return builder.or_(bits, builder.shl(bits, _all(12)))
 
 
-def _codes(builder, lanes, vectors):
+def codes_of_lanes(builder, lanes, vectors):
     """Return the first vectors of codes of planes' lanes: vector v has the codes of bits v of each byte."""
     width = next(count for count in _PLANES if count >= len(lanes))
     lanes = [*lanes, *[_all(0)] * (width - len(lanes))]

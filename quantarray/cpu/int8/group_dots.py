@@ -37,9 +37,9 @@ from .group_bytes import BYTES, LANES
 
 _WIDE = COUNTING == "avx512bw" or "avx512bw" in FEATURES  # an instruction set that is asked for has no features
 ROWS, COLUMNS = ((4, 2, 1), 4) if _WIDE else ((2, 1), 2)  # of tiles, whose sums are in registers
-_INTEGERS, _REALS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
+INTEGERS, REALS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
 _UNROLLED = 4
-_VNNI = "avx512vnni" in FEATURES
+VNNI = "avx512vnni" in FEATURES
 if _WIDE:
     _PAIRS = Pairs(16, 64, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
 elif COUNTING == "avx2" or "avx2" in FEATURES:
@@ -94,9 +94,9 @@ def dot_blocks(typingctx, x, row, rows, begin, panel, column, apart, deep, total
         target = pointer(context, builder, signature, args, 17, args[18])
         operands = [x, *of_rows, args[4], w, *constants, size, blocks, vectors, apart, target, args[19]]
         for count in ROWS:
-            for many in (False, True) if not _VNNI else (False,):
+            for many in (False, True) if not VNNI else (False,):
                 same = builder.icmp_signed("==", rows, const(count))
-                if not _VNNI:
+                if not VNNI:
                     same = builder.and_(same, builder.icmp_unsigned("==", deep, ir.Constant(deep.type, many)))
                 with builder.if_then(same):
                     builder.call(_function(builder.module, count, many), operands)
@@ -111,7 +111,7 @@ def sum_of_lanes(typingctx, totals, at):
 
     def codegen(context, builder, signature, args):
         return folded(builder, builder.load(place_of(builder, pointer(context, builder, signature, args, 0), args[1],
-                                                     _REALS), align=4))  # fmt: skip
+                                                     REALS), align=4))  # fmt: skip
 
     return types.float32(totals, types.int64), codegen
 
@@ -127,23 +127,23 @@ def _function(module, rows, deep):
     builder = ir.IRBuilder(function.append_basic_block())
     x, shares, starts, sums, row_blocks, w, scales, lows, size, blocks, vectors, apart, totals, next_row = function.args
     tile = [(r, c) for r in range(rows) for c in range(COLUMNS)]
-    slots = {place: slot_of(builder, _INTEGERS(None)) for place in tile}
-    times, offset = splat(builder, builder.sitofp(apart, F32), LANES), builder.icmp_signed("!=", size, const(0))
+    slots = {place: slot_of(builder, INTEGERS(None)) for place in tile}
+    times, offset = factor(builder, apart), builder.icmp_signed("!=", size, const(0))
 
     def load_bytes(data, before, at):
         place = builder.add(builder.mul(builder.add(before, block), builder.mul(vectors, const(BYTES))), at)
-        return builder.load(place_of(builder, data, place, _INTEGERS), align=4)
+        return builder.load(place_of(builder, data, place, INTEGERS), align=4)
 
     def load(data, before):
         place = builder.mul(builder.add(before, block), const(LANES))
-        return builder.load(place_of(builder, data, place, _REALS), align=4)
+        return builder.load(place_of(builder, data, place, REALS), align=4)
 
     of_rows = [builder.mul(row_blocks, const(r)) for r in range(rows)]
     of_outputs = [builder.mul(blocks, const(c)) for c in range(COLUMNS)]
     with cgutils.for_range(builder, blocks) as step:
         block = step.index
         for slot in slots.values():
-            builder.store(_INTEGERS(None), slot)
+            builder.store(INTEGERS(None), slot)
         with cgutils.for_range(builder, builder.udiv(vectors, const(_UNROLLED))) as part:
             for u in range(_UNROLLED):
                 at = builder.add(builder.mul(part.index, const(_UNROLLED * BYTES)), const(u * BYTES))
@@ -152,17 +152,17 @@ def _function(module, rows, deep):
                     codes = load_bytes(x, before, at)
                     for c, weight in enumerate(weights):
                         slot = slots[r, c]
-                        builder.store(_dots(builder, builder.load(slot), weight, codes, deep), slot)
+                        builder.store(add_dots(builder, builder.load(slot), weight, codes, deep), slot)
         steps = [load(scales, before) for before in of_outputs]
         for r, before in enumerate(of_rows):
             share = load(shares, before)
             start = load(starts, before)
             for c in range(COLUMNS):
-                # Of integers below 2**24: nothing is rounded
-                whole = add_product(builder, builder.sitofp(builder.load(slots[r, c]), _REALS), times, start)
                 place = _place(builder, totals, r, c, next_row)
-                total = add_product(builder, whole, builder.fmul(steps[c], share), builder.load(place, align=4))
-                builder.store(total, place, align=4)
+                total = builder.load(place, align=4)
+                builder.store(
+                    add_groups(builder, total, builder.load(slots[r, c]), times, start, steps[c], share), place, align=4
+                )
         with builder.if_then(offset):
             low = [load(lows, before) for before in of_outputs]
             for r, before in enumerate(of_rows):
@@ -176,12 +176,23 @@ def _function(module, rows, deep):
 
 
 def _place(builder, totals, r, c, next_row):
-    return place_of(builder, totals, builder.add(builder.mul(next_row, const(r)), const(c * LANES)), _REALS)
+    return place_of(builder, totals, builder.add(builder.mul(next_row, const(r)), const(c * LANES)), REALS)
 
 
-def _dots(builder, total, weights, codes, deep):
+def factor(builder, apart):
+    """Return a vector of the integer by which the levels of weights are apart."""
+    return splat(builder, builder.sitofp(apart, F32), LANES)
+
+
+def add_groups(builder, total, sums, times, start, step, share):
+    """Return total + (sums * times + start) * (step * share), a group a lane, rounded twice."""
+    whole = add_product(builder, builder.sitofp(sums, REALS), times, start)  # of integers below 2**24: exact
+    return add_product(builder, whole, builder.fmul(step, share), total)
+
+
+def add_dots(builder, total, weights, codes, deep):
     """Return total + sums of 4 products of neighbours, of unsigned and signed bytes."""
-    if _VNNI:
+    if VNNI:
         return Vnni.add(builder, total, weights, codes)
     if _PAIRS is not None and not deep:
         each = _PAIRS.lanes
@@ -197,6 +208,6 @@ def _dots(builder, total, weights, codes, deep):
     for pair in (even, odd):
         products = builder.mul(*(builder.sext(side, kind) for side in pair))
         for first in (0, 1):
-            every = ir.Constant(_INTEGERS, list(range(first, 2 * LANES, 2)))
+            every = ir.Constant(INTEGERS, list(range(first, 2 * LANES, 2)))
             total = builder.add(total, builder.shuffle_vector(products, products, every))
     return total

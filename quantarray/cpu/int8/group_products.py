@@ -1,7 +1,7 @@
 """Products of rows of bytes and packed weights that have constants for each group.
 
 Bytes of some outputs' weights are written to a panel, which stays in L1 while all rows meet it; `group_dots` has the
-inner loop.
+inner loop. One to four rows meet the bytes in registers, by `group_rows`.
 """
 
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, place_in_group, repeat_floats, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
+from .group_rows import MOST_ROWS, dot_words
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _FEW, _MANY = 4, 8  # outputs of a panel, of few rows and of more
@@ -49,10 +50,14 @@ def group_product(codes, shares, starts, sums, words, low, step, apart, group, u
         blocks,
     )
     threads.run(_interleave, (codes, shares, starts, sums, unit, x), len(out), threads.workers(codes.size, _LEAST))
-    some, chunks, groups = _FEW if len(out) <= ROWS[0] else _MANY, -(-len(out) // _ROWS), step.shape[1]
+    groups = step.shape[1]
     constants = low.reshape(-1), step.reshape(-1), groups, group // unit if groups > 1 else _ALL
     weights = Weights(words.reshape(-1), *words.shape, *constants, shares.shape[1], apart)
     workers = threads.workers(out.size * codes.shape[1], _LEAST)
+    if len(out) <= MOST_ROWS:
+        threads.run(_multiply_few, (x, weights, unit, out), out.shape[1], workers)
+        return
+    some, chunks = _FEW if len(out) <= ROWS[0] else _MANY, -(-len(out) // _ROWS)
     threads.run(_multiply, (x, weights, unit, some, chunks, out), -(-out.shape[1] // some) * chunks, workers)
 
 
@@ -110,6 +115,27 @@ def _multiply(x, w, unit, some, chunks, out, first, last):
                 out[r, column + c] = sum_of_lanes(totals, ((r - row) * some + c) * LANES)
 
 
+@Kernel
+def _multiply_few(x, w, unit, out, first, last):
+    rows, length, deep = out.shape[0], unit // 4, w.planes == 8
+    scales = empty_floats(x.blocks)
+    lows = empty_floats(x.blocks) if len(w.low) else scales[:0]
+    totals, ends = empty_floats(rows), np.zeros(w.planes * _WORDS, np.uint64)
+    whole, apart = min(x.blocks, w.length // length), w.outputs * w.length
+    for o in range(first, last):
+        totals[:] = 0
+        _put_constants(w.step, o, w, 0, w.units, scales, 0, x.blocks)
+        if len(w.low):
+            _put_constants(w.low, o, w, 0, w.units, lows, 0, x.blocks)
+        at = o * w.length
+        dot_words(x, rows, 0, w.words, at, apart, w.planes, whole, unit, scales, lows, w.apart, deep, totals)
+        if whole < x.blocks:
+            _copy_end(w, o, whole * length, length, ends)
+            dot_words(x, rows, whole, ends, 0, _WORDS, w.planes, 1, unit, scales, lows, w.apart, deep, totals)
+        for r in range(rows):
+            out[r, o] = sum_of_lanes(totals, r * LANES)
+
+
 @inline
 def _tallest(rows):
     """Return the rows of the tallest tile that so many fill."""
@@ -127,19 +153,24 @@ def _fill(w, o, begin, unit, ends, c, panel):
     at, to = o * w.length + begin * length, panel.at + c * panel.blocks * panel.vectors * BYTES
     spread(w.words, at, w.outputs * w.length, w.planes, whole, unit, panel.codes, to)
     if whole < panel.blocks:
-        for plane in range(w.planes):
-            for i in range(length):
-                word = (begin + whole) * length + i
-                inside = word < w.length
-                ends[plane * _WORDS + i] = (
-                    w.words[(plane * w.outputs + o) * w.length + word] if inside else np.uint64(0)
-                )
+        _copy_end(w, o, (begin + whole) * length, length, ends)
         spread(ends, 0, _WORDS, w.planes, 1, unit, panel.codes, to + whole * panel.vectors * BYTES)
     place, first = c * panel.blocks * LANES, begin * LANES
     last = min(w.units, first + panel.blocks * LANES)
     _put_constants(w.step, o, w, first, last, panel.scales, place, panel.blocks)
     if len(w.low):
         _put_constants(w.low, o, w, first, last, panel.lows, place, panel.blocks)
+
+
+@inline
+def _copy_end(w, o, first, length, ends):
+    """Write the words from `first` on of a block that is longer than the row, with zeros after it."""
+    for plane in range(w.planes):
+        for i in range(length):
+            inside = first + i < w.length
+            ends[plane * _WORDS + i] = (
+                w.words[(plane * w.outputs + o) * w.length + first + i] if inside else np.uint64(0)
+            )
 
 
 @inline

@@ -163,7 +163,8 @@ def test_plain_integers_in_groups(run):
     x = X.copy()
     x[1] = 0
     for w in (W, qa.from_codes(W.codes() % 2, qa.bipolar)):
-        np.testing.assert_array_equal(qa.linear(x, w, quantize_x=run), in_groups(x, w, run))
+        for rows in (x, x[:2]):
+            np.testing.assert_array_equal(qa.linear(rows, w, quantize_x=run), in_groups(rows, w, run))
 
 
 def exact_in_groups(x, w, run):

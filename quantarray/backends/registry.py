@@ -81,6 +81,7 @@ _FILES = {
     "conv": "popcount.conv",
     "encode_runs": "int8.encode_runs",
     "group_product": "int8.group_products",
+    "byte_row_product": "int8.byte_rows",
     "conv_added": "popcount.conv_added",
     "dot_weights": "int8.dot",
     "dot_words": "int8.dot",

@@ -60,6 +60,12 @@ def group_product(
     float32[o groups]."""
 
 
+def byte_row_product(codes: Array, words: Array, out: Array) -> None:
+    """Add products of integers: out[r, o] int64 = sum over k of codes[r, k] * code[o, k].
+
+    codes int8[r k], 1 to 4 rows, k from 449 (8 words) to 2**16; words [planes o ..]. On the CPU only."""
+
+
 def round_values(
     x: Array, scale: Array, zero: Array, low: Any, high: Any, clip_first: bool, nan: Array, out: Array
 ) -> None:  # fmt: skip

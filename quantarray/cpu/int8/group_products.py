@@ -15,7 +15,7 @@ from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, place_in_group, repeat_floats, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
-from .group_rows import MOST_ROWS, dot_words
+from .group_rows import MOST_ROWS, dot_group_rows
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _FEW, _MANY = 4, 8  # outputs of a panel, of few rows and of more
@@ -128,10 +128,10 @@ def _multiply_few(x, w, unit, out, first, last):
         if len(w.low):
             _put_constants(w.low, o, w, 0, w.units, lows, 0, x.blocks)
         at = o * w.length
-        dot_words(x, rows, 0, w.words, at, apart, w.planes, whole, unit, scales, lows, w.apart, deep, totals)
+        dot_group_rows(x, rows, 0, w.words, at, apart, w.planes, whole, unit, scales, lows, w.apart, deep, totals)
         if whole < x.blocks:
             _copy_end(w, o, whole * length, length, ends)
-            dot_words(x, rows, whole, ends, 0, _WORDS, w.planes, 1, unit, scales, lows, w.apart, deep, totals)
+            dot_group_rows(x, rows, whole, ends, 0, _WORDS, w.planes, 1, unit, scales, lows, w.apart, deep, totals)
         for r in range(rows):
             out[r, o] = sum_of_lanes(totals, r * LANES)
 

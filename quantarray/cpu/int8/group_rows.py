@@ -1,7 +1,10 @@
-"""Dot products of one to four rows and packed weights in groups: codes go from bits to sums in registers.
+"""Dot products of one to four rows and packed weights: codes go from bits to sums in registers.
 
-A panel of bytes is worth its writes and reads where more rows meet it. The sums are those of `group_dots`.
+A panel of bytes is worth its writes and reads where more rows meet it. With constants of groups, the sums are those of
+`group_dots`; without, they are integers.
 """
+
+from itertools import product
 
 from llvmlite import ir
 from numba import types
@@ -10,7 +13,7 @@ from numba.extending import intrinsic
 
 from ..float32.product_tile import add_product
 from ..llvm.masks import ask_for
-from ..llvm.vectors import F32, I8, I64, const, own_function, place_of, pointer, slot_of
+from ..llvm.vectors import F32, I8, I32, I64, const, lanes_of, own_function, place_of, pointer, slot_of
 from ..llvm.views import flat
 from .group_bytes import AHEAD, BYTES, LANES, codes_of_lanes, lanes_of_groups
 from .group_dots import INTEGERS, REALS, VNNI, add_dots, add_groups, factor
@@ -20,7 +23,9 @@ _PLANES = 8
 
 
 @intrinsic
-def dot_words(typingctx, x, rows, begin, words, at, between, planes, blocks, unit, scales, lows, apart, deep, totals):
+def dot_group_rows(
+    typingctx, x, rows, begin, words, at, between, planes, blocks, unit, scales, lows, apart, deep, totals
+):
     """totals[16 r + i] += the products of row r of `ByteRows` and the packed weights of an output, r < rows.
 
     In `blocks` blocks of a row, from block `begin` on: sum i has groups i, i + 16, .. as `group_product` adds them. The
@@ -43,37 +48,123 @@ def dot_words(typingctx, x, rows, begin, words, at, between, planes, blocks, uni
         size = context.make_array(signature.args[14])(context, builder, args[14]).nitems
         target = pointer(context, builder, signature, args, 17)
         operands = [x, *of_rows, args[4], w, between, *constants, size, blocks, apart, target]
-        after = builder.append_basic_block()
-        forms = builder.add(builder.shl(unit, const(4)), builder.add(planes, builder.shl(rows, const(10))))
-        if not VNNI:
-            forms = builder.add(forms, builder.shl(builder.zext(deep, I64), const(12)))
-        choice = builder.switch(forms, after)
-        for many in (False, True) if not VNNI else (False,):
-            for height in range(1, MOST_ROWS + 1):
-                for width in (16, 32):
-                    for number in range(1, _PLANES + 1):
-                        block = builder.append_basic_block()
-                        choice.add_case(const((width << 4) + number + (height << 10) + (many << 12)), block)
-                        builder.position_at_end(block)
-                        builder.call(_function(builder.module, height, width, number, many), operands)
-                        builder.branch(after)
-        builder.position_at_end(after)
+        _call(builder, _function, (16, 32), (rows, unit, planes, deep), operands)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
+@intrinsic
+def dot_byte_rows(typingctx, x, rows, blocks, words, length, outputs, planes, first, last, deep, out):
+    """out[r outputs + o] = sum of products, int64, of row r of x and the packed weights of output o, first <= o < last.
+
+    words are flat planes of `outputs` rows of `length` words, 8 or more. Block b of x int8[rows blocks 8 64] has the
+    bytes for the 8 words from 8 b on, the last block for the last 8 words, in the order of `spread`. Sums fit
+    into int32. rows is 1 to MOST_ROWS; deep says that codes may be more than 127.
+    """
+    i64 = types.int64
+    signature = types.void(x, i64, i64, words, i64, i64, i64, i64, i64, types.boolean, out)
+
+    def codegen(context, builder, signature, args):
+        _, rows, blocks, _, length, outputs, planes, first, last, deep, _ = args
+        x, w, target = (pointer(context, builder, signature, args, i) for i in (0, 3, 10))
+        _call(
+            builder, _counting, (32,), (rows, const(32), planes, deep),
+            [x, blocks, w, length, outputs, first, last, target],
+        )  # fmt: skip
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _call(builder, function_of, units, form, operands):
+    """Call function_of(module, rows, unit, planes, deep) for the form of rows, unit, planes, deep that is passed."""
+    rows, unit, planes, deep = form
+    number = builder.add(builder.shl(unit, const(4)), builder.add(planes, builder.shl(rows, const(10))))
+    if not VNNI:
+        number = builder.add(number, builder.shl(builder.zext(deep, I64), const(12)))
+    after = builder.append_basic_block()
+    choice = builder.switch(number, after)
+    for many, height, width in product((False, True) if not VNNI else (False,), range(1, MOST_ROWS + 1), units):
+        for count in range(1, _PLANES + 1):
+            block = builder.append_basic_block()
+            choice.add_case(const((many << 12) + (height << 10) + (width << 4) + count), block)
+            builder.position_at_end(block)
+            builder.call(function_of(builder.module, height, width, count, many), operands)
+            builder.branch(after)
+    builder.position_at_end(after)
+
+
+def _products(builder, x, of_rows, block, places, unit, deep):
+    """Return each row's sums of products of its bytes in a block and the codes of the planes at `places`.
+
+    They begin with 0 in each block, as instructions that add to the sums of the last one would wait for it.
+    """
+    vectors, sums = unit // 4, [INTEGERS(None) for _ in of_rows]
+    for place in places:
+        ask_for(builder, place, const(AHEAD), 1, 3)
+    lanes = [lanes_of_groups(builder, place, unit) for place in places]
+    for v, codes in enumerate(codes_of_lanes(builder, lanes, vectors)):
+        for r, before in enumerate(of_rows):
+            at = builder.mul(builder.add(before, block), const(vectors * BYTES))
+            row = builder.load(place_of(builder, x, builder.add(at, const(v * BYTES)), INTEGERS), align=4)
+            sums[r] = add_dots(builder, sums[r], codes, row, deep)
+    return sums
+
+
+def _planes_of(builder, words, between, planes):
+    return [builder.gep(words, [builder.mul(between, const(plane))]) for plane in range(planes)]
+
+
+def _counting(module, rows, unit, planes, deep):
+    """Build the loops over outputs and blocks of `dot_byte_rows`."""
+    name = f"quantarray.dot_byte_rows.{rows}.{planes}.{int(deep)}"
+    if name in module.globals:
+        return module.globals[name]
+    word = I64.as_pointer()
+    function = own_function(module, name, [I8.as_pointer(), I64, word, I64, I64, I64, I64, word])
+    builder = ir.IRBuilder(function.append_basic_block())
+    x, blocks, words, length, outputs, first, last, out = function.args
+    of_planes = _planes_of(builder, words, builder.mul(outputs, length), planes)
+    of_rows = [builder.mul(blocks, const(r)) for r in range(rows)]
+    end = builder.sub(length, const(unit // 4))  # where the last block begins
+    with cgutils.for_range(builder, builder.sub(last, first)) as output:
+        o = builder.add(first, output.index)
+        row = builder.mul(o, length)
+        slots = [slot_of(builder, INTEGERS(None)) for _ in of_rows]
+        with cgutils.for_range(builder, blocks) as block:
+            before = builder.mul(block.index, const(unit // 4))
+            at = builder.add(row, builder.select(builder.icmp_signed("<", before, end), before, end))
+            places = [builder.gep(plane, [at]) for plane in of_planes]
+            sums = _products(builder, x, of_rows, block.index, places, unit, deep)
+            for slot, total in zip(slots, sums, strict=True):
+                builder.store(builder.add(builder.load(slot), total), slot)
+        for r, slot in enumerate(slots):
+            to = builder.add(builder.mul(outputs, const(r)), o)
+            builder.store(builder.sext(_total(builder, builder.load(slot)), I64), builder.gep(out, [to]))
+    builder.ret_void()
+    return function
+
+
+def _total(builder, vector):
+    """Return the sum of all lanes, in halves."""
+    count = vector.type.count // 2
+    while count:
+        vector = builder.add(lanes_of(builder, vector, 0, count), lanes_of(builder, vector, count, count))
+        count //= 2
+    return builder.extract_element(vector, ir.Constant(I32, 0))
+
+
 def _function(module, rows, unit, planes, deep):
     """Build the loop over blocks for so many rows and planes, of groups of `unit` elements."""
-    name = f"quantarray.dot_words.{rows}.{unit}.{planes}.{int(deep)}"
+    name = f"quantarray.dot_group_rows.{rows}.{unit}.{planes}.{int(deep)}"
     if name in module.globals:
         return module.globals[name]
     byte, real, word = I8.as_pointer(), F32.as_pointer(), I64.as_pointer()
     function = own_function(module, name, [byte, real, real, real, I64, word, I64, real, real, I64, I64, I64, real])
     builder = ir.IRBuilder(function.append_basic_block())
     x, shares, starts, sums, row_blocks, words, between, scales, lows, size, blocks, apart, totals = function.args
-    vectors, times = unit // 4, factor(builder, apart)
-    of_planes = [builder.gep(words, [builder.mul(between, const(plane))]) for plane in range(planes)]
+    times, of_planes = factor(builder, apart), _planes_of(builder, words, between, planes)
     of_rows = [builder.mul(row_blocks, const(r)) for r in range(rows)]
     results = [place_of(builder, totals, r * LANES, REALS) for r in range(rows)]
 
@@ -84,17 +175,9 @@ def _function(module, rows, unit, planes, deep):
     slots = [slot_of(builder, builder.load(place, align=4)) for place in results]
     offset = builder.icmp_signed("!=", size, const(0))
     with cgutils.for_range(builder, blocks) as block:
-        first = builder.mul(block.index, const(vectors))
-        places = [builder.gep(plane, [first]) for plane in of_planes]
-        for place in places:
-            ask_for(builder, place, const(AHEAD), 1, 3)
-        lanes = [lanes_of_groups(builder, place, unit) for place in places]
-        dots = [INTEGERS(None)] * rows
-        for v, codes in enumerate(codes_of_lanes(builder, lanes, vectors)):
-            for r, before in enumerate(of_rows):
-                at = builder.mul(builder.add(before, block.index), const(vectors * BYTES))
-                row = builder.load(place_of(builder, x, builder.add(at, const(v * BYTES)), INTEGERS), align=4)
-                dots[r] = add_dots(builder, dots[r], codes, row, deep)
+        at = builder.mul(block.index, const(unit // 4))
+        places = [builder.gep(plane, [at]) for plane in of_planes]
+        dots = _products(builder, x, of_rows, block.index, places, unit, deep)
         step = load(scales, const(0))
         for r, before in enumerate(of_rows):
             total = builder.load(slots[r])

@@ -101,7 +101,7 @@ def bitnet(x, w):
     return ((codes.astype(np.int64) @ w.T.astype(np.int64)).astype(np.float64) / s).astype(np.float32)
 
 
-@given(st.integers(1, 300), st.sampled_from([1e-30, 1e-6, 1.0, 1e30]), seeds())
+@given(st.integers(1, 1200), st.sampled_from([1e-30, 1e-6, 1.0, 1e30]), seeds())
 def test_rows_as_bitnet_has_them(k, size, seed):
     rng = np.random.default_rng(seed)
     w = rng.integers(-1, 2, (5, k))
@@ -119,6 +119,38 @@ def test_the_largest_magnitude_is_127():
         x[0, 3], x[0, 5] = -magnitude, magnitude
         y = qa.linear(x, w, quantize_x="row")
         assert y[0, 5] == -y[0, 3] and abs(y[0, 5] / magnitude - 1) < 3e-7
+
+
+FORMS = {
+    "plain": lambda codes: qa.from_codes(codes % 3, qa.ternary),
+    "scaled": lambda codes: qa.from_codes(codes % 3, qa.ternary, scale=(1 + np.arange(len(codes))[:, None]) / 7),
+    "two apart": lambda codes: qa.from_codes(codes % 2, qa.bipolar),
+    "bytes": lambda codes: qa.from_codes(codes, qa.uint8),
+    "offsets": lambda codes: qa.quantize(np.sin(codes).astype(np.float32), qa.Uniform(3, symmetric=False)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+@pytest.mark.parametrize("k", [448, 449, 512, 513, 1100])
+def test_few_rows_from_words(form, rows, k):
+    """Up to 4 rows have a kernel of their own, and the same results as those rows among more."""
+    w = FORMS[form](RNG.integers(0, 256, (9, k), dtype=np.uint8))
+    x = RNG.normal(size=(5, k)).astype(np.float32)
+    np.testing.assert_array_equal(qa.linear(x[:rows], w, quantize_x="row"), qa.linear(x, w, quantize_x="row")[:rows])
+
+
+@pytest.mark.parametrize("k", [2**16, 2**16 + 1])
+def test_few_rows_at_the_bound_of_sums(k):
+    w = qa.from_codes(np.full((2, k), 255, np.uint8), qa.uint8)
+    for x in (np.ones((1, k), np.float32), -np.ones((1, k), np.float32)):
+        np.testing.assert_array_equal(qa.linear(x, w, quantize_x="row"), x[:, :1] * np.float32([[255 * k, 255 * k]]))
+
+
+def test_few_rows_lay_nothing_out():
+    w = qa.from_codes(RNG.integers(0, 3, (64, 2048), dtype=np.uint8), qa.ternary)
+    qa.linear(RNG.normal(size=(4, 2048)).astype(np.float32), w, quantize_x="row")
+    assert w.nbytes_cached == 0
 
 
 SCHEMES = {

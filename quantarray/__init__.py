@@ -164,6 +164,7 @@ from .ops.products.hadamard import Hadamard
 from .ops.products.matrix_product import linear, matmul
 from .ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
 from .ops.products.residual import add_residual
+from .ops.products.rms_norm import RMSNorm
 from .ops.quantize.bit_allocation import allocate_bits
 from .ops.quantize.quantization import quantize
 from .ops.quantize.scheme_choice import choose
@@ -256,6 +257,7 @@ __all__ = [
     "PowerOfTwo",
     "QuantArray",
     "Quantizer",
+    "RMSNorm",
     "RaBitQ",
     "RotatedRows",
     "Sign",

@@ -68,6 +68,7 @@ _FILES = {
     "row_product_levels": "float32.row_products",
     "row_product_scaled": "float32.row_products",
     "hadamard": "float32.hadamard",
+    "rms_norm": "float32.rms_norm",
     "join": "float32.join",
     "put_channels_last": "bits.channels_last",
     "nearest": "hamming.nearest",

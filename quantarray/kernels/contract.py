@@ -18,6 +18,7 @@ from .float_products import encode_runs as encode_runs
 from .float_products import float_product as float_product
 from .float_products import group_product as group_product
 from .float_products import hadamard as hadamard
+from .float_products import rms_norm as rms_norm
 from .float_products import round_values as round_values
 from .float_products import row_product as row_product
 from .float_products import row_product_levels as row_product_levels

@@ -76,6 +76,13 @@ def round_values(
     On the CPU only."""
 
 
+def rms_norm(x: Array, weight: Array, eps: float, out: Array) -> None:
+    """Divide rows by their root mean square: out[r, k] = x[r, k] / sqrt(mean of x[r, k]**2 + eps) * weight[k].
+
+    In float64, rounded once to float32; sum i of 16 adds squares i, i + 16, .., and the sums are added by halves.
+    x and out float32[r k], weight float32[k] or [1]. On the CPU only."""
+
+
 def hadamard(x: Array, factors: Array, block: int, out: Array) -> None:
     """Multiply each block of a row: out[.. i] = sum over j of x[.. j] * factors[.. j] * H[j, i], float32.
 

@@ -56,6 +56,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "pack_signed",
         "range_constants",
         "rescale",
+        "rms_norm",
         "round_values",
         "row_product_levels",
         "row_product_scaled",

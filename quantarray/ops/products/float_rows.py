@@ -8,7 +8,7 @@ on every device and by any number of threads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,12 @@ def is_floats(x: Any) -> bool:
 
 def product(
     op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds | None, out_dtype: Any, out: Any, quantize_x: Any,
-    rotate: Callable[[Any], Array] | None, integers: Callable[[Array, QuantArray], Array],
+    before: Sequence[Callable[[Any], Array] | None], integers: Callable[[Array, QuantArray], Array],
 ) -> Any:  # fmt: skip
-    """x [.. k] of floats times w [o k]; see `linear`. integers: the product of int8 [m k] and packed weights."""
+    """x [.. k] of floats times w [o k]; see `linear`.
+
+    before: what rows go through first. integers: the product of int8 [m k] and packed weights.
+    """
     check_runs(op, "quantize_x", quantize_x, _SMALL)
     a = widened(op, x)
     if not a.ndim or a.shape[-1] != w.shape[1]:
@@ -54,8 +57,8 @@ def product(
     kind = checks.dtype(op, "out_dtype", np.float32 if out_dtype is None else out_dtype, (np.float16, np.float32))
     shift, k = bias_values(op, bias, w.shape[0]), w.shape[1]
     in_groups = quantize_x is not None and _in_groups(op, w, quantize_x)
-    if rotate is not None:
-        a = rotate(a)
+    for step in before:
+        a = a if step is None else step(a)
     rows, shape = contiguous(a).reshape(-1, w.shape[1]), (*a.shape[:-1], w.shape[0])
 
     def call(buffer: Array | None) -> Any:

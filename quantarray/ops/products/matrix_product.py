@@ -16,6 +16,7 @@ from ...core.hints import Bools, Bytes, Floats, OutType, QuantizeX, Values
 from . import calls, float_rows, matrix_plan
 from .hadamard import Hadamard
 from .operand import bias_values, bits, from_dense, is_dense, operand
+from .rms_norm import RMSNorm
 
 
 @overload
@@ -29,6 +30,7 @@ def linear(
     out: Array | None = None,
     quantize_x: QuantizeX = None,
     rotate: Hadamard | None = None,
+    normalize: RMSNorm | None = None,
 ) -> Array: ...
 @overload
 def linear(
@@ -41,6 +43,7 @@ def linear(
     out: Array | None = None,
     quantize_x: QuantizeX = None,
     rotate: Hadamard | None = None,
+    normalize: RMSNorm | None = None,
 ) -> QuantArray: ...
 @overload
 def linear(
@@ -53,6 +56,7 @@ def linear(
     out: Array | None = None,
     quantize_x: QuantizeX = None,
     rotate: Hadamard | None = None,
+    normalize: RMSNorm | None = None,
 ) -> Array | QuantArray: ...
 def linear(
     x: Any,
@@ -64,6 +68,7 @@ def linear(
     out: Array | None = None,
     quantize_x: QuantizeX = None,
     rotate: Hadamard | None = None,
+    normalize: RMSNorm | None = None,
 ) -> Any:
     """out[.., o] = sum_k x[.., k] * w[o, k] + bias[o].
 
@@ -79,7 +84,8 @@ def linear(
     b1.58 has it (Ma et al., 2024, arXiv:2402.17764); the exact product of integers is divided by s. With 16, 32 or a
     multiple of 64, each run of so many elements becomes int8; exact sums of 32 products, or 16, are multiplied by the
     scales of x and w, and added in float32. w may then have groups of 16 or 32, too, if its levels are evenly spaced.
-    Raises ValueError for a NaN or an infinity in x then. `rotate` turns rows of floats before they become int8.
+    Raises ValueError for a NaN or an infinity in x then. `normalize`, and `rotate` after it, change rows of floats
+    before they become int8.
 
     >>> import numpy as np, quantarray as qa
     >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))
@@ -91,9 +97,10 @@ def linear(
     """
     op = "linear"
     floats = float_rows.is_floats(x)
-    if rotate is not None and not isinstance(rotate, Hadamard):
-        raise TypeError(f"{op}: rotate must be a Hadamard or None, got {checks.kind(rotate)}")
-    for name, value in (("quantize_x", quantize_x), ("rotate", rotate)):
+    for name, step, kind in (("rotate", rotate, Hadamard), ("normalize", normalize, RMSNorm)):
+        if step is not None and not isinstance(step, kind):
+            raise TypeError(f"{op}: {name} must be a {kind.__name__} or None, got {checks.kind(step)}")
+    for name, value in (("quantize_x", quantize_x), ("rotate", rotate), ("normalize", normalize)):
         if value is not None and not floats:
             raise TypeError(f"{op}: {name} is for x of float32, float16 or bfloat16, got {checks.kind(x)}")
     if not (floats or isinstance(x, QuantArray)):
@@ -104,7 +111,7 @@ def linear(
         got = f"{w.shape} packed on axis {w.axis}{likely_fix.weights(x, w)}"
         raise ValueError(f"{op}: w must be [outputs, k] packed on k (axis 1), got {got}")
     if floats:
-        return float_rows.product(op, x, w, bias, requantize, out_dtype, out, quantize_x, rotate, linear)
+        return float_rows.product(op, x, w, bias, requantize, out_dtype, out, quantize_x, (normalize, rotate), linear)
     if isinstance(x, QuantArray) and x.axis != x.ndim - 1:
         raise ValueError(f"{op}: x must be packed on its last axis, got {x.shape} packed on axis {x.axis}")
     if not x.ndim or x.shape[-1] != w.shape[1]:

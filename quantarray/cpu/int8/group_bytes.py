@@ -11,12 +11,15 @@ from numba.extending import intrinsic
 
 from ..llvm.masks import ask_for
 from ..llvm.vectors import F32, I16, I32, I64, const, own_function, place_of, pointer
+from ..runtime.isa import FEATURES
 from ..runtime.jit import inline
 
 LANES = 16  # groups of a block
 BYTES = 4 * LANES  # of a vector
 AHEAD = 1 << 10  # bytes from what is read to what is asked for: planes are many short streams
 _VECTOR, _PLANES = ir.VectorType(I32, LANES), (1, 2, 4, 8)
+_BYTES = ir.VectorType(ir.IntType(8), BYTES)
+_FIELDS = {"gfni", "avx512f"} <= FEATURES  # one instruction moves and masks bits
 
 
 @inline
@@ -128,9 +131,20 @@ def codes_of_lanes(builder, lanes, vectors):
         apart //= 2
     field = _all(((1 << width) - 1) * 0x01010101)
     for v in range(vectors):
-        value = lanes[v % width]
-        moved = builder.lshr(value, _all(v // width * width)) if v >= width else value
-        yield builder.and_(moved, field)
+        value, first = lanes[v % width], v // width * width
+        if first and _FIELDS:
+            yield _bits_of_bytes(builder, value, first, width)
+        else:
+            yield builder.and_(builder.lshr(value, _all(first)) if first else value, field)
+
+
+def _bits_of_bytes(builder, value, first, count):
+    """Move bits of all bytes to the lowest places, by one instruction: a product with a matrix of 8 rows of bits."""
+    matrix = ir.Constant(_BYTES, [1 << 7 - i + first if 7 - i < count else 0 for i in range(8)] * 8)
+    function = ir.FunctionType(_BYTES, [_BYTES, _BYTES, ir.IntType(8)])
+    moved = cgutils.get_or_insert_function(builder.module, function, "llvm.x86.vgf2p8affineqb.512")
+    parts = [builder.bitcast(value, _BYTES), matrix, ir.Constant(ir.IntType(8), 0)]
+    return builder.bitcast(builder.call(moved, parts), _VECTOR)
 
 
 def _chosen(builder, mask, first, second):

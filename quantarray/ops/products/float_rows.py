@@ -23,7 +23,7 @@ from ...core.dtypes import Array
 from ...core.format import WORD_BITS
 from ..words.conversion import dequantize, level_operands, scaled_operands, spaced_operands, spacing
 from . import calls
-from .operand import bias_values, lower
+from .operand import Operand, bias_values, lower
 
 _VALUES = 1 << 20  # of weights, or of their levels, that are in memory at once: 4 MiB
 _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as BitNet has it
@@ -61,13 +61,16 @@ def product(
         a = a if step is None else step(a)
     rows, shape = contiguous(a).reshape(-1, w.shape[1]), (*a.shape[:-1], w.shape[0])
 
+    few = quantize_x == "row" and not in_groups and len(rows) <= _FEW and has_kernel(device, "byte_row_product")
+    plain = _plain(op, w) if few else None
+
     def call(buffer: Array | None) -> Any:
         if quantize_x is None:
             y = _by_values(rows, w)
         elif in_groups:
             y = _by_groups(op, rows, w, k if quantize_x == "row" else quantize_x)
-        elif quantize_x == "row" and len(rows) <= _FEW and has_kernel(device, "byte_row_product") and _is_plain(op, w):
-            y = _by_sums(op, rows, w)
+        elif plain is not None:
+            y = _by_sums(op, rows, w, plain)
         else:
             y = by_codes(op, rows, w, quantize_x, integers)
         if shift is not None:
@@ -116,6 +119,8 @@ def _in_groups(op: str, w: QuantArray, quantize_x: Any) -> bool:
 
 def widened(op: str, x: Any) -> Array:
     """Return x as float32: NumPy's or CuPy's array."""
+    if type(x) is np.ndarray and x.dtype == np.float32:  # without looking at what it could be, which takes 5 us
+        return x
     of_gpu = bfloat16.of_gpu(op, x)
     if of_gpu is not None:
         return of_gpu.widened()
@@ -199,18 +204,17 @@ def _check_finite(op: str, wrong: Any) -> None:
         raise ValueError(f"{op}: x must be finite where it is quantised, got a NaN or an infinity")
 
 
-def _is_plain(op: str, w: QuantArray) -> bool:
-    """True where levels are evenly spaced and constants are the same along a row."""
+def _plain(op: str, w: QuantArray) -> Operand | None:
+    """Lower w, if `byte_row_product` takes it: levels evenly spaced, the same constants along a row; else None."""
     if w.group is not None or not _SHORTEST <= w.shape[1] <= _LONGEST or w.dtype.kind in ("table", "basis"):
-        return False
+        return None
     b = lower(op, "w", w)
-    return b.recoded is None and len(b.terms) == 1
+    return b if b.recoded is None and len(b.terms) == 1 else None
 
 
-def _by_sums(op: str, x: Array, w: QuantArray) -> Array:
-    """Compute what `by_codes` does, of few rows, from the words of w: no layout of them is held."""
+def _by_sums(op: str, x: Array, w: QuantArray, b: Operand) -> Array:
+    """Compute what `by_codes` does, of few rows, from the words of w, lowered as b: no layout of them is held."""
     codes, scale = codes_of(op, x)
-    b = lower(op, "w", w)
     _, _, first, apart = b.terms[0].tolist()
     sums = np.empty((len(x), w.shape[0]), np.int64)
     kernel("cpu", "byte_row_product")(codes, w.words.reshape(w.bits, w.shape[0], -1), sums)

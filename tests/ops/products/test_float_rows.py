@@ -77,6 +77,7 @@ def test_types_and_shapes():
     np.testing.assert_array_equal(qa.linear(X.reshape(2, 2, 200), W), exact.reshape(2, 2, 300))
     np.testing.assert_array_equal(qa.linear(X[1], W), exact[1])
     np.testing.assert_array_equal(qa.linear(X[::2], W), exact[::2])
+    np.testing.assert_array_equal(qa.linear(X.astype(">f4"), W), exact)
     assert qa.linear(X[:0], W).shape == (0, 300) and qa.linear(X[:0], W, quantize_x="row").shape == (0, 300)
     bias = RNG.normal(size=300).astype(np.float32)
     np.testing.assert_array_equal(qa.linear(X, W, bias=bias), exact + bias)

@@ -235,6 +235,11 @@ def by_codes(
     """
     k = x.shape[1]
     group = max(k, 1) if quantize_x == "row" else quantize_x
+    if 0 < k <= group and len(x) and isinstance(x, np.ndarray):  # some elements at a time: no array of float64
+        codes, scale = codes_of(op, x)
+        exact, once = integers(codes, w), np.empty((len(x), w.shape[0]), np.float32)
+        np.divide(exact, scale.astype(np.float64), out=once, dtype=np.float64, casting="same_kind")
+        return np.add(once, 0, out=once)
     total = namespace(device_of(x)).zeros((len(x), w.shape[0]))
     for first in range(0, k if len(x) else 0, group):
         codes, scale = codes_of(op, x[:, first : first + group])

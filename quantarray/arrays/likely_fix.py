@@ -86,7 +86,10 @@ def channels(x: Any, w: QuantArray, groups: int, data_format: str) -> str:
 def weights(x: Any, w: QuantArray) -> str:
     """Say how weights of `linear` fit that are [k outputs], or have the axes of a convolution's."""
     if w.ndim == 2 and x.ndim and x.shape[-1] == w.shape[0]:
-        return "; w looks like [k, outputs]: pass w.T, packed on its last axis, or call matmul(x, w)"
+        if w.axis:
+            return "; w looks like [k, outputs]: quantize or encode its transpose"
+        by_matmul = "" if getattr(x, "dtype", None) in (np.float32, np.float16) else ", or call matmul(x, w)"
+        return f"; w looks like [k, outputs]: pass w.T, packed on its last axis{by_matmul}"
     if w.ndim == 2:
         return "; pack it with axis=1"
     return "; conv2d takes weights [o kh kw c]" if w.ndim == 4 else ""
@@ -107,6 +110,8 @@ def layer_weight(weight: Any, ndim: int) -> str:
 def integers(x: Any) -> str:
     """Name the bytes that would do for an array of wider integers."""
     dtype = getattr(x, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype == np.float64:
+        return "; x.astype(np.float32) where floats are taken"
     wide = isinstance(dtype, np.dtype) and dtype.kind in "iu"
     return "; x.astype(np.int8) or np.uint8 if its values are so small" if wide else ""
 

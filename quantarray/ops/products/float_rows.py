@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import bfloat16, checks
+from ...arrays import bfloat16, checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_on_gpu
 from ...arrays.thresholds import Thresholds
@@ -27,6 +27,7 @@ from .operand import Operand, bias_values, lower
 
 _VALUES = 1 << 20  # of weights, or of their levels, that are in memory at once: 4 MiB
 _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as BitNet has it
+TINY = np.float32(1e-36)  # 127 / it is a float32
 _SMALL = 16, 32  # elements of groups that are shorter than a word
 _MOST_BYTE = 255
 _FEW, _SHORTEST, _LONGEST = 4, 449, 1 << 16  # rows and elements of a row that `byte_row_product` takes
@@ -52,7 +53,8 @@ def product(
     check_runs(op, "quantize_x", quantize_x, _SMALL)
     a = widened(op, x)
     if not a.ndim or a.shape[-1] != w.shape[1]:
-        raise ValueError(f"{op}: x {a.shape} and w {w.shape} must have the same last length")
+        hint = likely_fix.weights(a, w) if a.ndim and a.shape[-1] == w.shape[0] else ""
+        raise ValueError(f"{op}: x {a.shape} and w {w.shape} must have the same last length{hint}")
     device = common_device(op, x=a, w=w)
     kind = checks.dtype(op, "out_dtype", np.float32 if out_dtype is None else out_dtype, (np.float16, np.float32))
     shift, k = bias_values(op, bias, w.shape[0]), w.shape[1]
@@ -182,14 +184,14 @@ def _encoded(op: str, x: Array, run: int, unit: int, first: int, sums: bool) -> 
         codes, *scales = (empty(device, shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
         wrong = np.zeros(1, bool)
         kernel(device, "encode_runs")(x, run, unit, first, wrong, *scales, codes)
-        _check_finite(op, wrong[0])
+        _check_finite(op, x, wrong[0])
         return codes, *scales
     runs = -(-k // run)
     parts = xp.zeros((m, runs * run), np.float32)
     parts[:, :k] = x
     parts = parts.reshape(m, runs, run)
     ends = xp.abs(parts).max(axis=2)
-    _check_finite(op, not np.isfinite(to_host(ends)).all())
+    _check_finite(op, x, not np.isfinite(to_host(ends)).all())
     ends = xp.maximum(ends, _LEAST)
     codes = xp.zeros((m, n * unit), np.int8)
     codes[:, :k] = xp.rint(parts * (np.float32(127) / ends)[..., None]).astype(np.int8).reshape(m, -1)[:, :k]
@@ -199,9 +201,13 @@ def _encoded(op: str, x: Array, run: int, unit: int, first: int, sums: bool) -> 
     return codes, shares, (counts * np.int32(first)).astype(np.float32), totals
 
 
-def _check_finite(op: str, wrong: Any) -> None:
+def _check_finite(op: str, x: Array, wrong: Any) -> None:
+    """Raise ValueError with the first number of rows x [m k] that is not finite, if any is wrong."""
     if wrong:
-        raise ValueError(f"{op}: x must be finite where it is quantised, got a NaN or an infinity")
+        row, element = np.argwhere(~np.isfinite(to_host(x)))[0]
+        raise ValueError(
+            f"{op}: x must be finite where it is quantised, got {x[row, element]} at row {row}, element {element}"
+        )
 
 
 def _plain(op: str, w: QuantArray) -> Operand | None:
@@ -227,31 +233,37 @@ def _by_sums(op: str, x: Array, w: QuantArray, b: Operand) -> Array:
 
 
 def by_codes(
-    op: str, x: Array, w: QuantArray, quantize_x: Any, integers: Callable[[Array, QuantArray], Array]
+    op: str,
+    x: Array,
+    w: QuantArray,
+    quantize_x: Any,
+    integers: Callable[[Array, QuantArray], Array],
+    least: Any = _LEAST,
 ) -> Array:
     """Sum over the groups of x of (int8 codes @ w) / s, with s = 127 / the largest magnitude of a row in the group.
 
-    The products are exact where the levels of w are integers; each is divided, and added, in float64.
+    The products are exact where the levels of w are integers; each is divided, and added, in float64. `least` as in
+    `codes_of`.
     """
     k = x.shape[1]
     group = max(k, 1) if quantize_x == "row" else quantize_x
     if 0 < k <= group and len(x) and isinstance(x, np.ndarray):  # some elements at a time: no array of float64
-        codes, scale = codes_of(op, x)
+        codes, scale = codes_of(op, x, least)
         exact, once = integers(codes, w), np.empty((len(x), w.shape[0]), np.float32)
         np.divide(exact, scale.astype(np.float64), out=once, dtype=np.float64, casting="same_kind")
         return np.add(once, 0, out=once)
     total = namespace(device_of(x)).zeros((len(x), w.shape[0]))
     for first in range(0, k if len(x) else 0, group):
-        codes, scale = codes_of(op, x[:, first : first + group])
+        codes, scale = codes_of(op, x[:, first : first + group], least)
         total += integers(codes, w if group >= k else w[:, first : first + group]).astype(np.float64) / scale
     y: Array = total.astype(np.float32)
     return y
 
 
-def codes_of(op: str, x: Array) -> tuple[Array, Array]:
-    """Return int8 codes of rows, x * scale rounded, and scale [rows 1]."""
+def codes_of(op: str, x: Array, least: Any = _LEAST) -> tuple[Array, Array]:
+    """Return int8 codes of rows, x * scale rounded, and scale [rows 1]: 127 / the largest magnitude, or `least`."""
     xp = namespace(device_of(x))
     ends = xp.abs(x).max(axis=1, keepdims=True)
-    _check_finite(op, not np.isfinite(to_host(ends)).all())
-    scale = np.float32(127) / xp.maximum(ends, _LEAST)
+    _check_finite(op, x, not np.isfinite(to_host(ends)).all())
+    scale = np.float32(127) / xp.maximum(ends, least)
     return xp.rint(x * scale).astype(np.int8), scale

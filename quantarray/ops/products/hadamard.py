@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import checks
+from ...arrays import checks, likely_fix
 from ...backends.registry import contiguous, device_of, empty, has_kernel, kernel, namespace
 from ...core.dtypes import Array
 from ...core.format import locked
@@ -52,7 +52,8 @@ class Hadamard:
         """float32 [.., k]: rotated rows."""
         op = "Hadamard"
         if not is_floats(x):
-            raise TypeError(f"{op}: x must be an array of float32, float16 or bfloat16, got {checks.kind(x)}")
+            got = f"{checks.kind(x)}{likely_fix.integers(x)}"
+            raise TypeError(f"{op}: x must be an array of float32, float16 or bfloat16, got {got}")
         a = contiguous(widened(op, x))
         factors = self._on(device_of(a))
         if not a.ndim or a.shape[-1] % self.block or len(factors) not in (self.block, a.shape[-1]):
@@ -76,7 +77,7 @@ def _checked(op: str, signs: Any, block: int) -> Array:
     if a.ndim != 1 or not a.size or a.size % block:
         raise ValueError(f"{op}: signs must be a vector of a multiple of {block} elements, got {a.shape}")
     if not (np.abs(a) == 1).all():
-        raise ValueError(f"{op}: signs must be 1 and -1")
+        raise ValueError(f"{op}: signs must be 1 and -1, got {a[np.abs(a) != 1][0]}")
     return locked(a.astype(np.int8))
 
 

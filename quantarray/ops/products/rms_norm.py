@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...arrays import checks
+from ...arrays import checks, likely_fix
 from ...backends.registry import contiguous, device_of, empty, kernel
 from ...core.dtypes import Array
 from ...core.format import locked
@@ -40,7 +40,10 @@ class RMSNorm:
             else checks.float32(op, "weight", checks.numbers(op, "weight", weight))
         )
         if a.ndim != 1 or not a.size:
-            raise ValueError(f"{op}: weight must be a vector, one number for each element of a row, got {a.shape}")
+            hint = "" if a.ndim else f"; RMSNorm(eps={weight})"
+            raise ValueError(
+                f"{op}: weight must be a vector, one number for each element of a row, got {a.shape}{hint}"
+            )
         if not (isinstance(eps, (int, float)) and 0 <= eps < math.inf):
             raise ValueError(f"{op}: eps must be a finite number of at least 0, got {eps!r}")
         self.eps, self.weight = float(eps), None if weight is None else locked(a.copy())
@@ -50,7 +53,8 @@ class RMSNorm:
         """float32 [.., k]: normalised rows."""
         op = "RMSNorm"
         if not is_floats(x):
-            raise TypeError(f"{op}: x must be an array of float32, float16 or bfloat16, got {checks.kind(x)}")
+            got = f"{checks.kind(x)}{likely_fix.integers(x)}"
+            raise TypeError(f"{op}: x must be an array of float32, float16 or bfloat16, got {got}")
         a = contiguous(widened(op, x))
         if not a.ndim or (self.weight is not None and len(self.weight) != a.shape[-1]):
             needed = "at least one axis" if self.weight is None else f"rows of {len(self.weight)} elements, as weight"

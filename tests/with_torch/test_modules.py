@@ -267,10 +267,12 @@ def test_layers_that_are_kept_stay_floats():
 
 
 def test_a_batch_of_numpy_arrays():
-    one, other = (
-        qa.nn.from_torch(floats(), X[:1], quantize={"weights": 4, "calibration": batch}) for batch in (X, X.numpy())
+    one, *others = (
+        qa.nn.from_torch(floats(), X[:1], quantize={"weights": 4, "calibration": batch})
+        for batch in (X, X.numpy(), X.numpy().astype(np.float64))
     )
-    np.testing.assert_array_equal(one(X.numpy()), other(X.numpy()))
+    for other in others:
+        np.testing.assert_array_equal(one(X.numpy()), other(X.numpy()))
 
 
 @pytest.mark.parametrize("bits", [1, 2, 5, 8])
@@ -309,6 +311,11 @@ def test_weights_of_linear_layers_alone(bits, group):
         ({"weights": 9, "calibration": X}, r"quantize\['weights'\] must be an integer from 1 to 8, got 9"),
         ({"bits": 4, "calibration": X}, "has 'bits'; it takes weights, activations, calibration, keep, group"),
         ({"calibration": X.tolist()}, "must be an array or a tensor"),
+        ({"calibration": X[0]}, r"must be samples as the example, torch.float32 \(n, .*\), got torch.float32 "),
+        ({"calibration": X[:0]}, r"must be samples as the example, .* got torch.float32 \(0, "),
+        ({"calibration": X.to(torch.int8)}, "must be samples as the example, .* got torch.int8"),
+        ({"calibration": X * 0}, "of zeros alone"),
+        ({"calibration": X[:, :1]}, r"the module does not take quantize\['calibration'\] of "),
         (
             {"calibration": X, "group": 32},
             r"quantize\['group'\] must be a positive integer, beside 'activations': None",

@@ -108,7 +108,7 @@ class _Sign:
         return torch.where(x >= 0, self.mean, -self.mean)
 
 
-def checked(quantize: Any, count: int) -> dict[str, Any]:
+def checked(quantize: Any, examples: Sequence[torch.Tensor]) -> dict[str, Any]:
     """Return the options of `quantize=` with their defaults; raise TypeError or ValueError for others."""
     if not isinstance(quantize, Mapping):
         raise TypeError(
@@ -134,12 +134,27 @@ def checked(quantize: Any, count: int) -> dict[str, Any]:
         raise ValueError("from_torch: quantize= needs 'calibration', a batch of inputs that steps are taken from")
     listed: Sequence[Any] = batch if isinstance(batch, tuple) else (batch,)
     inputs = [torch.from_numpy(np.ascontiguousarray(x)) if isinstance(x, np.ndarray) else x for x in listed]
-    if not alone and (len(inputs) != count or not all(isinstance(x, torch.Tensor) for x in inputs)):
-        raise TypeError(
-            f"from_torch: quantize['calibration'] must be an array or a tensor, or a tuple of {count}, as the example"
-        )
+    if not alone and (len(inputs) != len(examples) or not all(isinstance(x, torch.Tensor) for x in inputs)):
+        several = f"a tuple of {len(examples)}, as the example"
+        raise TypeError(f"from_torch: quantize['calibration'] must be an array or a tensor, or {several}")
+    if not alone:
+        inputs = [_batch_like(x, example) for x, example in zip(inputs, examples, strict=True)]
     keep = options["keep"]
     return {**options, "calibration": tuple(inputs), "keep": (keep,) if isinstance(keep, str) else tuple(keep)}
+
+
+def _batch_like(x: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
+    """Return a calibration batch in the type of the example; raise ValueError if it cannot be one."""
+    if x.is_floating_point() and example.is_floating_point():
+        x = x.to(example.dtype)
+    if x.dtype != example.dtype or x.ndim != example.ndim or not x.numel() or not x.any():
+        shape = ", ".join(map(str, ("n", *example.shape[1:])))
+        only_zeros = " of zeros alone" if x.numel() and not x.any() else ""
+        raise ValueError(
+            f"from_torch: quantize['calibration'] must be samples as the example, {example.dtype} ({shape}), got "
+            f"{x.dtype} {tuple(x.shape)}{only_zeros}"
+        )
+    return x
 
 
 def check_kept(keep: Iterable[str], paths: Iterable[str]) -> None:

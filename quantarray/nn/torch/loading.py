@@ -49,7 +49,7 @@ def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantiz
             )
     if not inputs or any(not x.numel() for x in inputs):
         raise ValueError("from_torch: the example must have at least one sample")
-    options = None if quantize is None else checked(quantize, len(inputs))
+    options = None if quantize is None else checked(quantize, inputs)
     inputs = tuple(x.detach().cpu() for x in inputs)
     module = _on_cpu(module)
     if options is not None:
@@ -81,7 +81,11 @@ def _calibrated(module: Any, recording: Recording, options: dict[str, Any], forw
     """Run the module on the calibration batch for the values of all variables, if activations are quantised."""
     if options["activations"] is None:
         return Choices(options["weights"], None, options["keep"], {}, options["group"])
-    other = recorded(module, options["calibration"], forwards)
+    try:
+        other = recorded(module, options["calibration"], forwards)
+    except RuntimeError as error:  # of PyTorch, which the example did not raise
+        shapes = ", ".join(str(tuple(x.shape)) for x in options["calibration"])
+        raise ValueError(f"from_torch: the module does not take quantize['calibration'] of {shapes}: {error}") from None
     if [c.op for c in other.calls] != [c.op for c in recording.calls]:
         raise ValueError("from_torch: the module does other operations for the calibration batch than for the example")
     values = {v.index: w.tensor for v, w in zip(recording.inputs, other.inputs, strict=True)}

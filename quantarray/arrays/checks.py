@@ -70,7 +70,7 @@ def number(op: str, name: str, value: Any) -> float:
         raise TypeError(f"{op}: {name} must be a number, got {value!r}")
     if isinstance(value, (int, np.integer)):
         return int(value)
-    if not np.isfinite(value):
+    if not math.isfinite(value):  # NumPy's takes 1 us
         raise ValueError(f"{op}: {name} must be finite, got {value!r}")
     return int(value) if float(value).is_integer() else float(value)
 

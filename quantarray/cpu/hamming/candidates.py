@@ -5,7 +5,7 @@ import numpy as np
 from ..runtime import threads
 from ..runtime.jit import inner
 from ..runtime.schedule import Kernel
-from .reservoir import FAR, LEAST, add, empty_reservoir, finish
+from .reservoir import FAR, LEAST, add, finish, reservoir_of
 
 _AT_ONCE = 64  # scores of which the least is compared with the limit
 
@@ -22,7 +22,7 @@ def least_candidates(counts, candidates, out):
 
 @Kernel
 def _add_range(scores, flip, start, k, counts, limits, out, first, last):
-    best = empty_reservoir(out, counts, limits, k)
+    best = reservoir_of(out, counts, limits, k)
     for q in range(first, last):
         for at in range(0, scores.shape[1], _AT_ONCE):
             end = min(at + _AT_ONCE, scores.shape[1])

@@ -38,9 +38,9 @@ def within_distance(words, queries, radius, counts, out):
 
 
 @Kernel
-def _nearest_range(words, queries, pairs, counts, limits, k, first, last):
+def _nearest_range(words, queries, pairs, counts, limit, k, first, last):
     for piece in range(first, last):
-        best = empty_reservoir(pairs[piece], counts[piece], limits[piece], k)
+        best = empty_reservoir(pairs[piece], counts[piece], len(queries), limit, k)
         row, end = share(piece, len(pairs), len(words))
         if queries.shape[0] >= SEVERAL and words.shape[1]:
             if BY_LANES:

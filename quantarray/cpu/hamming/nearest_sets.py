@@ -45,12 +45,12 @@ def within_sets(words, queries, alpha, beta, radius, counts, out):
 
 
 @Kernel
-def _search_range(words, queries, sets, pairs, counts, limits, k, first, last):
+def _search_range(words, queries, sets, pairs, counts, limit, k, first, last):
     sizes, nothing = np.empty(len(queries), np.int64), np.zeros((1, words.shape[1]), np.uint64)
     for q in range(len(queries)):
         sizes[q] = distance_of(nothing, 0, queries, q)
     for piece in range(first, last):
-        best = empty_reservoir(pairs[piece], counts[piece], limits[piece], k)
+        best = empty_reservoir(pairs[piece], counts[piece], len(queries), limit, k)
         row, end = share(piece, len(pairs), len(words))
         if BY_LANES and queries.shape[0] >= SEVERAL and words.shape[1]:
             row = _by_lanes(words, queries, sizes, nothing, sets, row, end, best)

@@ -2,8 +2,9 @@
 
 A candidate is a key, int64, and a row. The smaller key is the better one; of equal keys the one that came first is.
 Rows whose key is not below the limit, the k-th key when some were dropped last, are no candidates. So a row that is
-stored costs the same whatever k is: inserting it in order would take up to k steps. The k-th key is found, and the k
-best are sorted, by counts of their digits.
+stored costs the same whatever k is. The k-th key is found, and the k best are sorted, by counts of their digits.
+
+A few candidates are inserted in order instead, which takes up to k steps, and no counts of digits.
 """
 
 from typing import NamedTuple
@@ -18,14 +19,14 @@ from .distances import ROWS
 LEAST = 1 << 16  # words compared that are worth a parallel region
 FAR = np.iinfo(np.int64).max
 _MOST = 1 << 22  # candidates that are in memory at once, at 16 bytes
-_MANY = 32  # rows of a result from which on a piece of its own for each part of the work takes a time that counts
-_FEW = 1 << 8  # keys whose digits are short, so that there are not more counts than keys
-_SHORT, _LONG = 4, 10  # bits of digits
+_FEW = 32  # candidates that are inserted in order
+_BITS = np.uint64(10)  # of a digit
+_DIGITS = np.uint64(1) << _BITS
 _SIGN = np.uint64(1 << 63)
 
 
 class Reservoir(NamedTuple):
-    """A list of candidates for each query, in the order in which they came."""
+    """A list of candidates for each query: few in order of their keys, many in the order in which they came."""
 
     pairs: object  # int64[2 asked room]: keys, then rows
     counts: object  # int64[asked]: how many there are
@@ -35,13 +36,21 @@ class Reservoir(NamedTuple):
 
 
 @inner
-def empty_reservoir(pairs, counts, limits, k):
-    return Reservoir(pairs, counts, limits, k, np.empty(1 << _LONG, np.int64))
+def empty_reservoir(pairs, counts, asked, limit, k):
+    counts[:] = 0
+    return reservoir_of(pairs, counts, np.full(asked, limit), k)
+
+
+@inner
+def reservoir_of(pairs, counts, limits, k):
+    return Reservoir(pairs, counts, limits, k, np.empty(0 if _in_order(k) else np.int64(_DIGITS), np.int64))
 
 
 @inline
 def add(best, q, key, row):
     """Add a candidate; True where this lowers the limit. Among those of all queries, its row is row * queries + q."""
+    if _in_order(best.k):
+        return _insert(best, q, key, row)
     if best.k == 0:
         q, row = 0, row * len(best.limits) + q
     at = best.counts[q]
@@ -49,6 +58,26 @@ def add(best, q, key, row):
     if at + 1 < best.pairs.shape[2]:
         return False
     return drop(best, q)
+
+
+@inline
+def _in_order(k):
+    return 0 < k <= _FEW
+
+
+@inner
+def _insert(best, q, key, row):
+    """Insert a candidate after those of smaller or equal keys, in place of the last one where there are k."""
+    pairs, at = best.pairs, min(best.counts[q], best.k - 1)
+    best.counts[q] = at + 1
+    while at > 0 and pairs[0, q, at - 1] > key:
+        pairs[0, q, at], pairs[1, q, at] = pairs[0, q, at - 1], pairs[1, q, at - 1]
+        at -= 1
+    pairs[0, q, at], pairs[1, q, at] = key, row
+    if best.counts[q] < best.k:
+        return False
+    best.limits[q] = pairs[0, q, best.k - 1]
+    return True
 
 
 @inner
@@ -82,12 +111,11 @@ def _last_of(best, q):
         least, most = min(least, best.pairs[0, q, i]), max(most, best.pairs[0, q, i])
     base, low = np.uint64(least), np.uint64(0)
     high = np.uint64(most) - base
-    digits = np.uint64(1 << (_SHORT if count < _FEW else _LONG))
     while low < high:
         shift = np.uint64(0)
-        while (high - low) >> shift >= digits:
+        while (high - low) >> shift >= _DIGITS:
             shift += np.uint64(1)
-        bins[: np.int64(digits)] = 0
+        bins[:] = 0
         for i in range(count):
             away = np.uint64(best.pairs[0, q, i]) - base - low
             if away <= high - low:
@@ -107,31 +135,30 @@ def _last_of(best, q):
 def sort(pairs, count, bins):
     """Sort `count` candidates of pairs int64[2 2 room], keys and rows, at pairs[:, 0]; returns 0 or 1, where they are
     then. Equal keys stay in their order."""
-    bits = np.uint64(_SHORT if count < _FEW else _LONG)
-    digits, differing, here, shift = np.uint64(1) << bits, np.uint64(0), 0, np.uint64(0)
+    differing, here, shift = np.uint64(0), 0, np.uint64(0)
     for i in range(count):
         differing |= np.uint64(pairs[0, 0, i] ^ pairs[0, 0, 0])
     while shift < np.uint64(64) and differing >> shift:
-        if (differing >> shift) & (digits - np.uint64(1)):
-            bins[: np.int64(digits)] = 0
+        if (differing >> shift) & (_DIGITS - np.uint64(1)):
+            bins[:] = 0
             for i in range(count):
-                bins[_digit(pairs[0, here, i], shift, digits)] += 1
+                bins[_digit(pairs[0, here, i], shift)] += 1
             at = 0
-            for digit in range(np.int64(digits)):
+            for digit in range(len(bins)):
                 at, bins[digit] = at + bins[digit], at
             for i in range(count):
-                digit = _digit(pairs[0, here, i], shift, digits)
+                digit = _digit(pairs[0, here, i], shift)
                 to = bins[digit]
                 bins[digit] = to + 1
                 pairs[0, 1 - here, to], pairs[1, 1 - here, to] = pairs[0, here, i], pairs[1, here, i]
             here = 1 - here
-        shift += bits
+        shift += _BITS
     return here
 
 
 @inline
-def _digit(key, shift, digits):
-    return np.int64(((np.uint64(key) ^ _SIGN) >> shift) & (digits - np.uint64(1)))
+def _digit(key, shift):
+    return np.int64(((np.uint64(key) ^ _SIGN) >> shift) & (_DIGITS - np.uint64(1)))
 
 
 @Kernel
@@ -139,24 +166,23 @@ def _finish(pairs, counts, k, start, out, first, last):
     """out[:, start + q] = the k best of the candidates of all pieces [pieces 2 asked room], best first."""
     pieces, room = len(pairs), pairs.shape[3]
     merged, limits = np.empty((2, 2, pieces * room), np.int64), np.empty(2, np.int64)
-    best = empty_reservoir(merged, np.empty(2, np.int64), limits, k)
+    best = reservoir_of(merged, np.empty(2, np.int64), limits, k)
     for q in range(first, last):
-        count = 0
+        best.counts[0], limits[0] = 0, FAR
         for piece in range(pieces):
             for i in range(counts[piece, q]):
-                merged[0, 0, count], merged[1, 0, count] = pairs[piece, 0, q, i], pairs[piece, 1, q, i]
-                count += 1
-        best.counts[0] = count
+                if pairs[piece, 0, q, i] < limits[0]:
+                    add(best, 0, pairs[piece, 0, q, i], pairs[piece, 1, q, i])
         drop(best, 0)
-        count = min(count, k)
-        here = sort(merged, count, best.bins)
+        count = best.counts[0]
+        here = 0 if _in_order(k) else sort(merged, count, best.bins)
         for i in range(count):
             out[0, start + q, i], out[1, start + q, i] = merged[0, here, i], merged[1, here, i]
 
 
 def pieces_of(rows, workers, k):
     """Return the number of pieces of rows: few where many rows are stored, as each piece stores as many."""
-    return 1 if workers == 1 else workers if k > _MANY else threads.pieces(-(-rows // ROWS), workers)
+    return 1 if workers == 1 else threads.pieces(-(-rows // ROWS), workers) if k <= _FEW else workers
 
 
 def search(kernel, words, queries, settings, out):
@@ -171,23 +197,24 @@ def search(kernel, words, queries, settings, out):
         return
     workers = threads.workers(words.size * asked, LEAST)
     pieces = pieces_of(len(words), workers, k)
+    if pieces == 1 and k <= _FEW:  # the candidates are the result
+        counts = np.empty((1, asked), np.int64)
+        threads.run(kernel, (words, queries, *settings, out[None], counts, FAR, k), 1, 1)
+        return
     room = min(2 * k, -(-len(words) // pieces))
     at_once = min(asked, max(1, _MOST // (pieces * room)))
     pairs = np.empty((pieces, 2, at_once, room), np.int64)
     for first in range(0, asked, at_once):
         part = queries[first : first + at_once]
-        counts, limits = np.zeros((2, pieces, len(part)), np.int64)
-        limits[:] = FAR
-        threads.run(kernel, (words, part, *settings, pairs, counts, limits, k), pieces, workers, pieces)
+        counts = np.empty((pieces, len(part)), np.int64)
+        threads.run(kernel, (words, part, *settings, pairs, counts, FAR, k), pieces, workers, pieces)
         finish(pairs, counts, k, first, out)
 
 
 def search_all(kernel, words, queries, settings, limit, counts, out):
     """Store all rows whose keys are below a limit in out int64[pieces 2 1 room]: keys, and row * queries + query."""
-    counts[:] = 0
-    workers, limits = threads.workers(words.size * len(queries), LEAST), np.full((len(counts), len(queries)), limit)
-    work = words, queries, *settings, out, counts, limits, 0
-    threads.run(kernel, work, len(counts), workers, len(counts))
+    workers = threads.workers(words.size * len(queries), LEAST)
+    threads.run(kernel, (words, queries, *settings, out, counts, limit, 0), len(counts), workers, len(counts))
 
 
 def finish(pairs, counts, k, first, out):

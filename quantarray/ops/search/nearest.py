@@ -92,11 +92,11 @@ def top_k(
         what = f"rows of database {rows.shape}" if chosen is None else f"rows of {len(rows)} that where selects"
         raise ValueError(f"{op}: k must be at most the {n} {what}, got {k}")
     single = asked.ndim == 1
-    asked, searched = asked[None] if single else asked, _chosen(rows, chosen)
+    searched = _chosen(rows, chosen)
     if rows.bits == 1 and how.name not in metrics.PRODUCTS:
         scores, ids = _by_words(asked, searched, k, how)
     else:
-        scores, ids = _by_scores(op, asked, searched, k, how)
+        scores, ids = _by_scores(op, asked[None] if single else asked, searched, k, how)
     if chosen is not None:
         ids = namespace(rows.device).asarray(chosen)[ids]
     return Nearest(scores[0], ids[0]) if single else Nearest(scores, ids)
@@ -111,14 +111,19 @@ def _chosen(rows: Any, chosen: Array | None) -> Any:
 
 def _by_words(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
     """Return the distances, or similarities, and rows that the kernel finds, which stores no others."""
-    rows, words = (contiguous(q.words[0]) for q in (searched, asked))
-    out = empty(searched.device, (2, len(asked), k), np.int64)
+    words, queries = _words(searched), _words(asked)
+    out = empty(searched.device, (2, len(queries), k), np.int64)
     if how.name == "hamming":
-        kernel(searched.device, "nearest")(rows, words, out)
+        kernel(searched.device, "nearest")(words, queries, out)
         return out[0], out[1]
     scores = out[0].view(np.float64)
-    kernel(searched.device, "nearest_sets")(rows, words, how.alpha, how.beta, scores, out[1])
+    kernel(searched.device, "nearest_sets")(words, queries, how.alpha, how.beta, scores, out[1])
     return scores, out[1]
+
+
+def _words(q: QuantArray) -> Array:
+    """Return the words [rows word] of an array [rows bits] or [bits] of 1 bit an element."""
+    return contiguous(q.words[0] if q.ndim == 2 else q.words)  # q[None] would take as long as a small search
 
 
 def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric) -> tuple[Array, Array]:
@@ -171,18 +176,18 @@ def within(
     chosen = checking.selected(op, where, len(rows))
     rows = _chosen(rows, chosen)
     limit = how.sign * checks.number(op, "radius", radius)
-    asked = asked[None] if asked.ndim == 1 else asked
-    size = max(1, _SCORES // max(1, len(asked)))
+    number = len(asked) if asked.ndim == 2 else 1
+    size = max(1, _SCORES // max(1, number))
     if rows.bits == 1 and how.name not in metrics.PRODUCTS:
         query, row, scores = _within_by_words(asked, rows, how, limit * how.sign, 4 * size)
     else:
         parts = []
-        for first, block in _blocks(op, asked, rows, how, size):
+        for first, block in _blocks(op, asked if asked.ndim == 2 else asked[None], rows, how, size):
             query, row = np.nonzero(how.sign * block <= limit)
             parts.append((query, row + first, block[query, row]))
         query, row, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = np.argsort(query, kind="stable")
-    starts = np.searchsorted(query[order], np.arange(len(asked) + 1))
+    starts = np.searchsorted(query[order], np.arange(number + 1))
     ids = row if chosen is None else chosen[row]
     return Within(starts, ids[order], scores[order])
 
@@ -196,7 +201,7 @@ def _within_by_words(
     settings: tuple[float, ...] = how.alpha, how.beta, max(radius, 0.0)
     if not of_sets:
         settings = (math.floor(min(max(radius, -1.0), rows.shape[1])),)
-    words, queries = (contiguous(q.words[0]) for q in (rows, asked))
+    words, queries = _words(rows), _words(asked)
     queries_and_rows, scores = [np.empty((2, 0), np.int64)], [np.empty(0, np.float64 if of_sets else np.int64)]
     for first in range(0, len(words), size):
         part = words[first : first + size]

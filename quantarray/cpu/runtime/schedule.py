@@ -57,6 +57,9 @@ def _unbox_held(of, number, c):
     return NativeValue(c.pyapi.long_as_longlong(number))
 
 
+_HELD: dict = {}  # the type and the function that copies, by the kind of what is held
+
+
 class Held:
     """A copy of the first arguments of a kernel, which stay as they are from call to call.
 
@@ -65,10 +68,12 @@ class Held:
 
     def __init__(self, arguments):
         self.arguments = arguments  # whose memory the copies point to
-        with no_fork:
-            of = types_of(arguments)
-            self.type = _HeldType(of)
-            copy = version(_hold, (of,)).entry_point
+        kind = compute_fingerprint(arguments)  # Numba's look at types takes 1 ms
+        if kind not in _HELD:
+            with no_fork:
+                of = types_of(arguments)
+                _HELD[kind] = _HeldType(of), version(_hold, (of,)).entry_point
+        self.type, copy = _HELD[kind]
         self._copies = copy(arguments)
         self.address = self._copies.ctypes.data
 

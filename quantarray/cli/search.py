@@ -24,6 +24,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("queries", type=Path, help="a .qa file, or a .npy file of bools, floats or bytes")
     parser.add_argument("-k", type=int, default=10, help="rows for each query (10)")
     parser.add_argument("--metric", choices=(*METRICS, *ALIASES), default="hamming", help="what is compared (hamming)")
+    parser.add_argument("--candidates", type=int, help="rows for each query whose scores are computed (all)")
     parser.add_argument("--signs", action="store_true", help="search for the signs of queries of floats, x > 0")
     parser.add_argument("--json", action="store_true", help="print ids and distances as JSON")
     parser.set_defaults(command=search)
@@ -35,7 +36,7 @@ def search(args: argparse.Namespace) -> int:
     if args.signs and not isinstance(queries, QuantArray):
         queries = pack_bits(queries > 0)
     try:
-        nearest = top_k(queries, database, min(args.k, len(database)), args.metric)
+        nearest = top_k(queries, database, min(args.k, len(database)), args.metric, candidates=args.candidates)
     except TypeError as error:  # of what the files have
         raise ValueError(str(error)) from None
     ids, distances = np.atleast_2d(nearest.indices), np.atleast_2d(nearest.distances)

@@ -43,6 +43,10 @@ def test_table(files, capsys):
     lines = [line.split() for line in out.splitlines()[-2:]]
     assert status == 0 and [int(line[2]) for line in lines] == found.indices.tolist() == [7, found.indices[1]]
     assert lines[0][3] == f"{found.distances[0]:.6g}" and "cosine" in out
+    settings = "--metric", "dot", "-k", 3, "--candidates", 5, "--json"
+    few = called(capsys, files / "codes.qa", files / "one.npy", *settings)[1]
+    found = qa.top_k(ROWS[7], qa.quantize(ROWS, qa.Uniform(4)), 3, "dot", candidates=5)
+    assert json.loads(few)["ids"] == [found.indices.tolist()]
 
 
 def test_k_is_at_most_all_rows(files, capsys):

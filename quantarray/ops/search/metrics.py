@@ -54,13 +54,18 @@ class Metric(NamedTuple):
         return 1 if self.name in DISTANCES else -1
 
 
-def scores_of(op: str, queries: Any, database: Any, metric: Metric) -> Scores:
+def rotated_of(queries: Any, database: Any, metric: Metric) -> Any:
+    """Return the queries, rotated as the rows of a database are."""
+    return database.rotated(queries, metric.name) if isinstance(database, RotatedRows) else queries
+
+
+def scores_of(op: str, queries: Any, rotated: Any, database: Any, metric: Metric) -> Scores:
     """Return a function of packed or rotated rows [n d], a part of a database, that gives scores [queries n].
 
-    queries: QuantArray [m d], or for products float32 or int8 arrays.
+    queries: QuantArray [m d], or for products float32 or int8 arrays; rotated: `rotated_of` them.
     """
     if isinstance(database, RotatedRows):
-        return database.scores(queries, metric.name, lambda x: _product_with(op, x, metric.quantize_queries))
+        return database.scores(queries, rotated, metric.name, lambda x: _product_with(op, x, metric.quantize_queries))
     if metric.name == "hamming":
         return _hamming(queries)
     if metric.name in SETS:

@@ -14,8 +14,8 @@ from ...backends.registry import contiguous, empty, kernel, namespace
 from ...core.dtypes import Array
 from ...core.errors import DeviceError
 from ...core.hints import Bools, QuantizeX, Vector
-from ..manipulation.taking import take
 from . import checking, metrics
+from .candidates import best_of, taken
 from .metrics import Metric
 from .rabitq import RotatedRows
 from .selection import Best
@@ -51,6 +51,7 @@ def top_k(
     alpha: float = 1.0,
     beta: float = 1.0,
     quantize_queries: QuantizeX = None,
+    candidates: int | None = None,
 ) -> Nearest:
     """Find the k rows of a packed database that are nearest to each query, by comparing it with all of them.
 
@@ -71,8 +72,12 @@ def top_k(
 
     where: rows that are searched, a mask [n] of bools, or ids. k is at most their number.
 
-    Raises TypeError for dtypes that a metric does not take, ValueError where shapes or k do not fit, DeviceError on a
-    GPU for all but Hamming distances of 1 bit.
+    candidates: for "dot", "cosine" and "l2", how many rows are scored, at least k: those whose signs, the highest plane
+    of codes, differ least from the signs of the query. Scores are those of a search of all rows, in less time, but rows
+    that are not among the candidates are not found.
+
+    Raises TypeError for dtypes that a metric does not take, or whose signs no plane has, ValueError where shapes or k
+    do not fit, DeviceError on a GPU for all but Hamming distances of 1 bit.
 
     >>> import quantarray as qa
     >>> codes = qa.encode([[1, 1, 1], [1, -1, 1], [-1, -1, -1]], values=(-1, 1))
@@ -93,10 +98,11 @@ def top_k(
         raise ValueError(f"{op}: k must be at most the {n} {what}, got {k}")
     single = asked.ndim == 1
     searched = _chosen(rows, chosen)
+    number = _candidates(op, candidates, k, n, how)
     if rows.bits == 1 and how.name not in metrics.PRODUCTS:
         scores, ids = _by_words(asked, searched, k, how)
     else:
-        scores, ids = _by_scores(op, asked[None] if single else asked, searched, k, how)
+        scores, ids = _by_scores(op, asked[None] if single else asked, searched, k, how, number)
     if chosen is not None:
         ids = namespace(rows.device).asarray(chosen)[ids]
     return Nearest(scores[0], ids[0]) if single else Nearest(scores, ids)
@@ -106,7 +112,16 @@ def _chosen(rows: Any, chosen: Array | None) -> Any:
     """Return the rows that are searched."""
     if chosen is None:
         return rows
-    return rows[chosen] if isinstance(rows, RotatedRows) else take(rows, chosen, 0)
+    return taken(rows, chosen)
+
+
+def _candidates(op: str, candidates: Any, k: int, n: int, how: Metric) -> int:
+    """Return how many rows are scored for each query."""
+    if candidates is None:
+        return n
+    if how.name not in metrics.PRODUCTS:
+        raise ValueError(f"{op}: candidates are for the metrics {', '.join(metrics.PRODUCTS)}, got {how.name!r}")
+    return min(checks.integer(op, "candidates", candidates, k), n)
 
 
 def _by_words(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
@@ -126,12 +141,16 @@ def _words(q: QuantArray) -> Array:
     return contiguous(q.words[0] if q.ndim == 2 else q.words)  # q[None] would take as long as a small search
 
 
-def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric) -> tuple[Array, Array]:
-    """Return the best of scores that are computed a block at a time, for so many queries that candidates fit."""
+def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric, number: int) -> tuple[Array, Array]:
+    """Return the best of scores of all rows, a block at a time, or of a `number`, for so many queries that candidates
+    fit."""
     n, searched = len(searched), searched if k else searched[:0]
-    at_once, parts = max(1, _CANDIDATES // max(1, min(2 * k, n))), []
+    at_once, parts = max(1, _CANDIDATES // max(1, 2 * number if number < n else min(2 * k, n))), []
     for query in range(0, max(1, len(asked)), at_once):
         some = asked[query : query + at_once]
+        if k and number < n:
+            parts.append(best_of(op, some, searched, k, how, number))
+            continue
         best = Best(len(some), n, k, how.sign)
         for first, block in _blocks(op, some, searched, how, max(1, _SCORES // max(1, len(some)))):
             best.add(block, first)
@@ -142,7 +161,7 @@ def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric) -> tuple
 
 def _blocks(op: str, asked: Any, searched: Any, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
     """(first row, scores [queries rows]) of each `size` rows, and of none where there are none."""
-    scores = metrics.scores_of(op, asked, searched, how)
+    scores = metrics.scores_of(op, asked, metrics.rotated_of(asked, searched, how), searched, how)
     for first in range(0, max(1, len(searched)), size):
         yield first, scores(searched[first : first + size])
 

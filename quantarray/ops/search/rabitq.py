@@ -121,19 +121,22 @@ class RotatedRows:
         return back
 
     def scores(
-        self, queries: Array, metric: str, product: Callable[[Array], Callable[[QuantArray], Array]]
+        self, queries: Array, rotated: Array, metric: str, product: Callable[[Array], Callable[[QuantArray], Array]]
     ) -> Callable[[Any], Array]:
-        """Return a function of rows, some of these, that gives estimates [m rows] for queries [m d].
+        """Return a function of rows, some of these, that gives estimates [m rows] for queries [m d], also `rotated`.
 
         product: of rotated queries, a function of codes that gives their products.
         """
-        center, seed = self.center, int(self.seed)
+        products = product(rotated)
         if metric == "dot":
-            products, shift = product(rotate(queries, seed)), (queries @ center.astype(np.float64))[:, None]
+            shift = (queries @ self.center.astype(np.float64))[:, None]
             return lambda rows: products(rows.codes) + shift
-        away = queries - center
-        products, squares = product(rotate(away, seed)), np.square(away.astype(np.float64)).sum(axis=1)[:, None]
+        squares = np.square((queries - self.center).astype(np.float64)).sum(axis=1)[:, None]
         return lambda rows: squares + np.square(rows.norms.astype(np.float64)) - 2 * products(rows.codes)
+
+    def rotated(self, queries: Array, metric: str) -> Array:
+        """Return rotated queries float32 [m D], less the center for "l2"."""
+        return rotate(queries if metric == "dot" else queries - self.center, int(self.seed))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -267,8 +267,9 @@ def test_layers_that_are_kept_stay_floats():
 
 
 def test_a_batch_of_numpy_arrays():
+    net = floats()
     one, *others = (
-        qa.nn.from_torch(floats(), X[:1], quantize={"weights": 4, "calibration": batch})
+        qa.nn.from_torch(net, X[:1], quantize={"weights": 4, "calibration": batch})
         for batch in (X, X.numpy(), X.numpy().astype(np.float64))
     )
     for other in others:

@@ -116,8 +116,17 @@ def integers(x: Any) -> str:
     return "; x.astype(np.int8) or np.uint8 if its values are so small" if wide else ""
 
 
+def of_saved(value: Any) -> str:
+    """Say how to save an object that is no array: rotated rows have arrays, networks a method of their own."""
+    if callable(getattr(value, "arrays", None)):
+        return "save(file, value.arrays()) saves its arrays"
+    return "it has a method save(file)" if callable(getattr(value, "save", None)) else "quantize or encode it first"
+
+
 def quantizer(value: Any) -> str:
     """Say how to get a quantiser, or have one chosen, for an argument that is none."""
+    if callable(getattr(value, "quantize", None)):
+        return f"; call {value}.quantize(x)"
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         if value not in range(1, MAX_BITS + 1):
             return f"; bits= takes 1 to {MAX_BITS}"

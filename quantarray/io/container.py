@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import canonical
+from ..arrays import canonical, likely_fix
 from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..core.errors import FormatError
@@ -57,7 +57,7 @@ def save(file: str | os.PathLike[str], q: QuantArray | Mapping[str, Any]) -> Non
         return
     if not isinstance(q, QuantArray):
         raise TypeError(
-            f"save: needs a QuantArray or a dict of arrays, got {type(q).__name__}; quantize or encode it first"
+            f"save: needs a QuantArray or a dict of arrays, got {type(q).__name__}; {likely_fix.of_saved(q)}"
         )
     if write is None:
         document.write_document("save", path, "array", None, {"array": q})

@@ -21,6 +21,12 @@ _DENSE = np.int8, np.uint8, np.float16, np.float32
 
 def operands(op: str, queries: Any, database: Any, metric: Metric) -> tuple[Any, Any]:
     """Check queries [m d] or [d] and a database [n d]; bools are packed, as uint1."""
+    if isinstance(queries, rabitq.RotatedRows):
+        raise TypeError(f"{op}: queries of rotated rows stay floats, got RotatedRows; pass the vectors themselves")
+    if isinstance(database, dict) and "norms" in database:
+        raise TypeError(
+            f"{op}: database must be packed or rotated rows, got a dict; RotatedRows(**load(file)) makes them"
+        )
     if isinstance(database, rabitq.RotatedRows):
         return _of_rotated(op, queries, database, metric), database
     hints = packed_bytes("queries", queries, database), packed_bytes("database", database, queries)

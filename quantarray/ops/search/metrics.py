@@ -127,11 +127,11 @@ def _product_with(op: str, queries: Any, quantize_queries: QuantizeX) -> Scores:
     if quantize_queries is None:
         return lambda rows: linear(queries, rows)
     if quantize_queries == "row" and queries.size:  # the same as below, with codes that are made once
-        codes, scale = float_rows.codes_of(op, queries)
+        codes, scale = float_rows.codes_of(op, queries, float_rows.TINY)
         whole = from_dense(codes, 1)
         return lambda rows: (linear(rows, whole).T.astype(np.float64) / scale).astype(np.float32)
     return lambda rows: float_rows.by_codes(
-        op, queries, rows, quantize_queries, lambda codes, part: linear(part, from_dense(codes, 1)).T
+        op, queries, rows, quantize_queries, lambda codes, part: linear(part, from_dense(codes, 1)).T, float_rows.TINY
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...backends.registry import contiguous, empty, kernel, namespace
+from ...core.code_values import all_finite
 from ...core.dtypes import Array
 from ...core.errors import DeviceError
 from ...core.hints import Bools, QuantizeX, Vector
@@ -26,11 +27,24 @@ _PIECES = 8  # of rows, which threads take
 _CANDIDATES = 1 << 22  # that are in memory at once, at 16 bytes
 
 
-class Nearest(NamedTuple):
-    """A result of `top_k`, nearest first: both [queries k], or [k] of one query; indices int64."""
-
+class _Pair(NamedTuple):
     distances: Array
     indices: Array
+
+
+class Nearest(_Pair):
+    """A result of `top_k`, nearest first: both [queries k], or [k] of one query; indices int64.
+
+    `metric` names what was compared, for `rescore`.
+    """
+
+    metric: str | None = None
+
+
+def _of_metric(distances: Array, indices: Array, metric: str) -> Nearest:
+    result = Nearest(distances, indices)
+    result.metric = metric
+    return result
 
 
 class Within(NamedTuple):
@@ -105,7 +119,7 @@ def top_k(
         scores, ids = _by_scores(op, asked[None] if single else asked, searched, k, how, number)
     if chosen is not None:
         ids = namespace(rows.device).asarray(chosen)[ids]
-    return Nearest(scores[0], ids[0]) if single else Nearest(scores, ids)
+    return _of_metric(scores[0] if single else scores, ids[0] if single else ids, how.name)
 
 
 def _chosen(rows: Any, chosen: Array | None) -> Any:
@@ -236,12 +250,14 @@ def _within_by_words(
     return query, row, np.concatenate(scores)
 
 
-def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, metric: Name = "dot") -> Nearest:
+def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, metric: Name | None = None) -> Nearest:
     """Sort candidates by scores of floats, and return the k nearest of each query.
 
     candidates: a result of `top_k` for the same queries, or indices [m c]; queries: floats [m d], or [d]; rows: floats
     or bytes [n d] that may be memory-mapped: only the candidates' are read, those of one query at a time. metric:
-    "dot", "cosine" or "l2", in float64. Of equal scores the lower index comes first.
+    "dot", "cosine" or "l2", in float64; without it that of the candidates, or "dot" where they come from another or
+    are indices. Of equal scores the lower index comes first. Raises ValueError for a NaN or an infinity in queries and
+    candidates' rows.
 
     >>> import numpy as np, quantarray as qa
     >>> rows = np.float32([[1, 2], [2, 1], [-1, 0.5]])
@@ -250,7 +266,12 @@ def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, 
     Nearest(distances=array([[6.]]), indices=array([[0]]))
     """
     op = "rescore"
+    if metric is None:
+        before = getattr(candidates, "metric", None)
+        metric = before if before in metrics.PRODUCTS else "dot"
     name = checks.choice(op, "metric", metric, metrics.PRODUCTS)
+    if isinstance(rows, RotatedRows):
+        raise TypeError(f"{op}: rows must be floats or bytes, got RotatedRows; pass the vectors that were quantised")
     asked = checks.numbers(op, "queries", queries).astype(np.float64)
     ids = checks.numbers(op, "candidates", candidates.indices if isinstance(candidates, Nearest) else candidates)
     if not isinstance(rows, np.ndarray):
@@ -265,16 +286,24 @@ def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, 
     if asked.shape[1] != rows.shape[1]:
         raise ValueError(f"{op}: queries {asked.shape} and rows {rows.shape} must have the same last length")
     k = checks.integer(op, "k", k, 0, ids.shape[1])
+    checks.finite(op, "queries", asked)
     near = np.empty(ids.shape, np.int64)
     scores = np.empty(ids.shape)
     for q, query in enumerate(asked):
         near[q] = np.sort(checks.indices(op, ids[q], len(rows), 0))
-        scores[q] = _float_scores(name, query, np.asarray(rows[near[q]], np.float64))
+        values = np.asarray(rows[near[q]], np.float64)
+        if not all_finite(values):
+            row, element = np.argwhere(~np.isfinite(values))[0]
+            raise ValueError(
+                f"{op}: rows must be finite, got {values[row, element]} at ({near[q, row]}, {element}), a candidate of "
+                f"query {q}"
+            )
+        scores[q] = _float_scores(name, query, values)
     best = Best(len(ids), ids.shape[1], k, 1 if name == "l2" else -1)
     best.add(scores, 0)
     scores, places = best.result()
     near = np.take_along_axis(near, places, 1)
-    return Nearest(scores[0], near[0]) if single else Nearest(scores, near)
+    return _of_metric(scores[0] if single else scores, near[0] if single else near, name)
 
 
 def _float_scores(name: str, query: Array, rows: Array) -> Array:

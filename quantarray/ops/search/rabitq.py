@@ -56,6 +56,9 @@ class RaBitQ:
     def __init__(self, bits: int, center: Vector | None = None, seed: int = 0) -> None:
         self.bits = bits_of("RaBitQ", bits)
         self.seed = checks.integer("RaBitQ", "seed", seed, 0, _MOST_SEED)
+        if isinstance(center, (int, float, np.generic)):
+            got = f"{center!r}; x.mean(axis=0) is such a vector"
+            raise ValueError(f"RaBitQ: center must have a number for each element of a vector, got {got}")
         self.center = None if center is None else _floats("RaBitQ", "center", center, 1)
 
     def quantize(self, x: Vector) -> RotatedRows:

@@ -16,6 +16,9 @@ SETS = "jaccard", "dice", "tversky"
 PRODUCTS = "dot", "cosine", "l2"
 
 
+ROTATED = qa.RaBitQ(2).quantize(np.ones((3, 8)))
+
+
 def pairs(name, a, b, alpha=1.0, beta=1.0):
     """Return scores of all pairs of rows [m d] and [n d], of values."""
     if name == "hamming":
@@ -336,6 +339,22 @@ BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8)
         (lambda: qa.rescore([[0]], np.ones((2, 8)), np.ones((3, 8)), 1), ValueError, "needs queries"),
         (lambda: qa.rescore([[0]], np.ones((1, 7)), np.ones((3, 8)), 1), ValueError, "the same last length"),
         (lambda: qa.rescore([[0]], np.ones((1, 8)), np.ones((3, 8)), 2), ValueError, "k must be at most 1, got 2"),
+        (lambda: qa.rescore([[0]], np.full((1, 8), np.nan), np.ones((3, 8)), 1), ValueError, r"got nan at \(0, 0\)"),
+        (
+            lambda: qa.rescore([[0, 1]], np.ones((1, 2)), np.float32([[1, 2], [3, np.inf]]), 1),
+            ValueError,
+            r"rows must be finite, got inf at \(1, 1\), a candidate of query 0",
+        ),
+        (
+            lambda: qa.rescore([[0]], np.ones((1, 8)), ROTATED, 1),
+            TypeError,
+            "rows must be floats or bytes",
+        ),
+        (lambda: qa.top_k(ROTATED, ROTATED, 1, "l2"), TypeError, "queries of rotated rows stay floats"),
+        (lambda: qa.top_k(np.ones((1, 8)), ROTATED.arrays(), 1, "l2"), TypeError, r"RotatedRows\(\*\*load\(file\)\)"),
+        (lambda: qa.RaBitQ(4, center=0.5), ValueError, r"x.mean\(axis=0\) is such a vector"),
+        (lambda: qa.quantize(np.ones((3, 8)), qa.RaBitQ(4)), TypeError, r"call RaBitQ\(4\).quantize\(x\)"),
+        (lambda: qa.save("r.qa", ROTATED), TypeError, r"save\(file, value.arrays\(\)\) saves its arrays"),
         (
             lambda: qa.within(np.ones((1, 8), np.float32), BITS, 1, "dot", quantize_queries=100),
             ValueError,
@@ -347,3 +366,32 @@ BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8)
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", ["hamming", *PRODUCTS])
+def test_rescore_compares_as_the_candidates_were_found(name):
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(60, 16)) * rng.uniform(0.1, 9, (60, 1))).astype(np.float32)
+    asked = rng.normal(size=(5, 16)).astype(np.float32)
+    if name == "hamming":
+        found = qa.top_k(qa.pack_bits(asked > 0), qa.pack_bits(rows > 0), 20)
+    else:
+        found = qa.top_k(asked, qa.quantize(rows, qa.Uniform(6), scale_axis=0), 20, name)
+    again = qa.rescore(found, asked, rows, 5)
+    expected = qa.rescore(found, asked, rows, 5, "dot" if name == "hamming" else name)
+    assert (again.indices == expected.indices).all() and again.metric == expected.metric and found.metric == name
+    assert tuple(again)[1] is again.indices and repr(again).startswith("Nearest(distances=") and len(again) == 2
+    assert (qa.rescore(found.indices, asked, rows, 5).indices == qa.rescore(found, asked, rows, 5, "dot").indices).all()
+
+
+@pytest.mark.parametrize("quantize_queries", ["row", 64])
+@pytest.mark.parametrize("size", [1e-30, 1e-9, 1e20])
+def test_cosines_do_not_depend_on_the_size_of_queries(quantize_queries, size):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(50, 128)).astype(np.float32)
+    database = qa.quantize(rows, qa.Uniform(4), scale_axis=0)
+    for values in (rows[:9], np.eye(9, 128, dtype=np.float32)):
+        small = qa.top_k(values * np.float32(size), database, 3, "cosine", quantize_queries=quantize_queries)
+        usual = qa.top_k(values, database, 3, "cosine", quantize_queries=quantize_queries)
+        np.testing.assert_array_equal(small.indices, usual.indices)
+        np.testing.assert_allclose(small.distances, usual.distances, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Count the thresholds below each lane: on a line where they are evenly spaced, or by bisection.
+"""Count the thresholds below each lane: on a line where they are about evenly spaced, or by bisection.
 
 Bisection compares once per bit of the answer, not once per threshold. If each lane loads its own threshold at every
 step, 255 take 8 ns a value; with four steps on vectors that all lanes load, then gathers, 5; on a line 1.
@@ -34,12 +34,13 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
         values, limits, lines = (
             pointer(context, builder, signature, args, i, args[k]) for i, k in ((0, 1), (2, 4), (3, 4))
         )
-        apart, lanes = (shape_of(context, builder, signature, args, i)[1] for i in (2, 3))
+        apart = shape_of(context, builder, signature, args, 2)[1]
+        numbers, lanes = shape_of(context, builder, signature, args, 3)
         planes, rows, length = shape_of(context, builder, signature, args, 8)
         bits = pointer(context, builder, signature, args, 8, builder.mul(args[9], length))
         between = builder.mul(rows, length)
         shared = _function(builder.module, values.type.pointee, compare)
-        builder.call(shared, [values, limits, apart, lines, lanes, *args[5:8], bits, planes, between])
+        builder.call(shared, [values, limits, apart, lines, numbers, lanes, *args[5:8], bits, planes, between])
 
     return signature, codegen
 
@@ -54,10 +55,10 @@ def _function(module, kind, compare):
     name = f"quantarray.put_ranks.{kind}"
     if name in module.globals:
         return module.globals[name]
-    takes = [kind.as_pointer()] * 2 + [I64, F64.as_pointer()] + [I64] * 4 + [I64.as_pointer()] + [I64] * 2
+    takes = [kind.as_pointer()] * 2 + [I64, F64.as_pointer()] + [I64] * 5 + [I64.as_pointer()] + [I64] * 2
     function = own_function(module, name, takes)
     builder = ir.IRBuilder(function.append_basic_block())
-    values, limits, apart, lines, line_lanes, flip, valid, channel, words, planes, between = function.args
+    values, limits, apart, lines, numbers, line_lanes, flip, valid, channel, words, planes, between = function.args
     vector = full(kind)
     firsts = range(0, LANES, vector.count)
     lanes = [builder.load(place_of(builder, values, first, vector), align=4) for first in firsts]
@@ -77,7 +78,12 @@ def _function(module, kind, compare):
     builder.position_at_end(many)
     if kind in (I32, I64):
         with builder.if_then(builder.icmp_signed("!=", line_lanes, const(0))):
-            _on_lines(builder, lanes, lines, line_lanes, planes, store)
+            ranks = _on_lines(builder, lanes, lines, line_lanes)
+            with builder.if_then(builder.icmp_signed("==", numbers, const(4))):
+                _store_ranks(builder, ranks, planes, store)
+                builder.ret_void()
+            pairs = zip(ranks, lanes, columns, strict=True)
+            _store_ranks(builder, [_corrected(builder, *pair, apart, compare) for pair in pairs], planes, store)
             builder.ret_void()
     _loaded(builder, lanes, columns, apart, planes, compare, store)
     builder.ret_void()
@@ -124,8 +130,8 @@ def bisect(builder, value, candidates, compare):
     return masks
 
 
-def _on_lines(builder, lanes, lines, apart, planes, store):
-    """Store the planes of floor(slope * v + shift) of each lane, clipped: float64, so that no threshold is missed."""
+def _on_lines(builder, lanes, lines, apart):
+    """Return floor(slope * v + shift) of each lane, clipped: in float64, so that no threshold is missed."""
     parts = []
     for nth, value in enumerate(lanes):
         wide = ir.VectorType(F64, value.type.count)
@@ -137,6 +143,19 @@ def _on_lines(builder, lanes, lines, apart, planes, store):
         rank = builder.select(builder.fcmp_ordered("<", rank, least), least, rank)
         rank = builder.select(builder.fcmp_ordered(">", rank, most), most, rank)
         parts.append(builder.fptosi(rank, ir.VectorType(I32, value.type.count)))
+    return parts
+
+
+def _corrected(builder, rank, value, column, apart, compare):
+    """Return rank + 1 where the value passes threshold number `rank` of its lane."""
+    lanes = ir.Constant(rank.type, list(range(rank.type.count)))
+    at = builder.add(builder.mul(rank, splat(builder, builder.trunc(apart, I32), rank.type.count)), lanes)
+    passes = compare(builder, ">", value, _gathered(builder, column, at, value.type))
+    return builder.sub(rank, builder.sext(passes, rank.type))
+
+
+def _store_ranks(builder, parts, planes, store):
+    """Store the planes of each lane's rank."""
     ranks = builder.trunc(joined(builder, parts), ir.VectorType(I8, LANES))
     with cgutils.for_range(builder, planes) as plane:
         bit = builder.trunc(builder.shl(const(1), plane.index), I8)

@@ -69,7 +69,10 @@ def searched(
     """
     domain, channels = _domain(source, most), rising.shape[axis]
     keys = last_before(rank, len(levels) - 1, rising[0] > 0, domain)
-    values = keys if source.whole else domain.limit(keys)
+    values = domain.limit(keys)
+    if source.whole:  # numbers that int32 holds where sums do, also of levels that none reaches
+        most = max(-domain.first, domain.last, 2**31 - 1)
+        values = np.clip(values, -most - 1, most)
     limits = np.moveaxis(values, axis, -1).reshape(len(levels) - 1, channels).T
     up, into = rising.reshape(-1) > 0, integers(*levels)
     if channels == 1:

@@ -2,6 +2,9 @@
 
 The thresholds of a uniform quantiser on integers are numbers of a line, rounded. The rank of a sum v, the number of
 thresholds below it, is then floor(slope * v + shift), clipped to the ranks that its channel has.
+
+Thresholds that were rounded on the way, as those of float32 layers, have no such line if only one is a unit off. Then a
+line stays half a rank below, gives the rank or the one before it, and one compare with a threshold tells which.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ _SEARCHED = 15  # thresholds up to which a search takes as long
 NO_LINES = np.zeros((0, 0))
 _FAR = 2.0**35  # sums up to which slope * v in float64 is less than half of _MARGIN * slope from the exact product
 _MARGIN = 2.0**-16  # of the slope: how far from an integer a line stays where a rank ends
+_NEAR = 1 / 16  # ranks between a line half a rank below and the ranks that it gives
 _ROUNDS = 24  # of a search for slopes; five to eight are enough as a rule
 
 
@@ -21,6 +25,7 @@ def lines_of(thresholds: Array) -> Array:
     """Return float64 [4, lanes]: slopes, shifts, least and greatest ranks; an empty array where a lane has no line.
 
     thresholds [T lanes] ascend in T. The least and the greatest integer of their dtype are below and above all sums.
+    A fifth row, which is not read, says that ranks may be one less: rank r is r + 1 where v > thresholds[r].
 
     >>> lines_of(np.arange(-60, 33, 3, dtype=np.int32)[:, None])[0].round(2)
     array([0.33])
@@ -39,7 +44,29 @@ def lines_of(thresholds: Array) -> Array:
     shift = sum(_shifts(slope, at, rank, inside)) / 2
     value, margin = at * slope + shift, slope * _MARGIN
     ends_right = (value <= rank - margin) & (value + slope >= rank + margin)
-    return np.stack([slope, shift, least, most]).astype(np.float64) if ends_right[inside].all() else NO_LINES
+    if ends_right[inside].all():
+        return np.stack([slope, shift, least, most]).astype(np.float64)
+    return _near(thresholds, inside & (least != most), least, most)
+
+
+def _near(thresholds: Array, inside: Array, least: Array, most: Array) -> Array:
+    """Return lines that give the rank or the one before it; an empty array where a lane has none."""
+    number, at = np.arange(len(thresholds))[:, None], np.where(inside, thresholds, 0).astype(np.float64)
+    first, last = np.minimum(least, len(at) - 1), np.maximum(most - 1, 0)
+    lanes = np.arange(at.shape[1])
+    gap = at[last, lanes] - at[first, lanes]
+    slope = np.where(gap > 0, (last - first) / np.maximum(gap, 1), last - first + 1.0)
+    middle = number + 0.5 - (at + 0.5) * slope  # shifts that are half a rank below between a threshold and the next sum
+    shift = (np.max(middle, 0, where=inside, initial=-_FAR) + np.min(middle, 0, where=inside, initial=_FAR)) / 2
+    changes, end = thresholds[1:] != thresholds[:-1], np.ones((1, len(lanes)), bool)
+    before = np.maximum.accumulate(np.where(np.concatenate([end, changes]), number, 0))
+    after = np.minimum.accumulate(np.where(np.concatenate([changes, end]), number + 1, len(at))[::-1])[::-1]
+    value = at * slope + shift
+    ends = (value, before), (value + slope, after)
+    right = [(v - _NEAR >= ranks - 1) & (v + _NEAR < ranks + 1) for v, ranks in ends]
+    if not (right[0] & right[1])[inside].all():
+        return NO_LINES
+    return np.stack([slope, shift, np.minimum(least, last), last, np.zeros_like(slope)]).astype(np.float64)
 
 
 def _shifts(slope: Array, at: Array, rank: Array, inside: Array) -> tuple[Array, Array]:

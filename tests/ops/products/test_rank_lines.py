@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import quantarray as qa
@@ -45,10 +45,29 @@ def test_lines_give_ranks(seed, bits, channels, dtype):
     t = with_ends(rng, even(rng, 2**bits - 1, channels, dtype))
     lines = lines_of(t)
     assert lines.shape == (4, channels)
-    v = near(t)
-    slope, shift, least, most = lines
+    assert (ranks_of(lines, t, v := near(t)) == (v[:, None] > t).sum(axis=1)).all()
+
+
+def ranks_of(lines, t, v):
+    """Ranks of v by lines, those that may be one less corrected by a compare."""
+    slope, shift, least, most = lines[:4]
     ranks = np.clip(v * slope + shift, least, most).astype(np.int64)
-    assert (ranks == (v[:, None] > t).sum(axis=1)).all()
+    return ranks if len(lines) == 4 else ranks + (v > np.take_along_axis(t, ranks, axis=0))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(BITS), st.integers(1, 130), st.sampled_from(["i4", "i8"]))
+def test_lines_near_ranks(seed, bits, channels, dtype):
+    """Thresholds that are a unit off, or a quarter of their distance, have lines that are corrected."""
+    rng = np.random.default_rng(seed)
+    t = even(rng, 2**bits - 1, channels, dtype)
+    off = np.maximum(1, np.diff(t, axis=0).min(axis=0) // 4)
+    t = with_ends(rng, np.sort(t + rng.integers(-off, off + 1, t.shape), axis=0).astype(dtype))
+    lines = lines_of(t)
+    event(f"{len(lines)} rows")
+    if lines.size:
+        assert (ranks_of(lines, t, v := near(t)) == (v[:, None] > t).sum(axis=1)).all()
+    assert lines.size or (off == 1).any()
 
 
 @pytest.mark.parametrize("moved", [-40, 40])
@@ -56,6 +75,8 @@ def test_uneven_thresholds_have_none(moved):
     t = (np.arange(255, dtype=np.int32) * 100)[:, None] + np.arange(3, dtype=np.int32)
     assert lines_of(t).shape == (4, 3)
     t[100, 1] += moved
+    assert lines_of(t).shape == (5, 3)
+    t[100, 1], t[50, 1] = t[100, 1] + moved, t[50, 1] - 2 * moved
     assert not lines_of(t).size
     assert not lines_of(t.astype(np.float64)).size and not lines_of(t[:15]).size
     assert not lines_of(t.astype(np.int64)[:, :1] + 2**40).size  # float64 products are not exact enough
@@ -67,15 +88,15 @@ def test_uneven_thresholds_have_none(moved):
     bits=st.sampled_from(BITS),
     channels=st.sampled_from([1, 5, 31, 32, 33, 64, 100]),
     dtype=st.sampled_from(["int32", "int64", "float32"]),
-    spaced=st.booleans(),
+    off=st.sampled_from([0, 50, 1000]),
 )
-def test_thresholds_count(seed, bits, channels, dtype, spaced):
+def test_thresholds_count(seed, bits, channels, dtype, off):
     """Thresholds of dense values, rising and falling, with and without equality."""
     rng = np.random.default_rng(seed)
     count, integers = 2**bits - 1, "int32" if dtype == "float32" else dtype
     t = even(rng, count, channels, integers)
-    if not spaced:
-        t = np.sort(t + rng.integers(-3, 4, t.shape) * np.maximum(1, np.abs(t) // 50), axis=0)
+    if off:
+        t = np.sort(t + rng.integers(-3, 4, t.shape) * np.maximum(1, np.abs(t) // off), axis=0)
     v = near(t.astype(integers)).astype(dtype)
     greater, strict = rng.random(channels) < 0.5, rng.random(channels) < 0.5
     codes = qa.Thresholds(t.T, greater=greater, strict=strict)(v).codes()
@@ -85,7 +106,7 @@ def test_thresholds_count(seed, bits, channels, dtype, spaced):
 
 
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("spaced", [True, False])
+@pytest.mark.parametrize("spaced", ["on a line", "near one", "anywhere"])
 @pytest.mark.parametrize("law", [qa.bipolar, qa.uint4, qa.int8])
 @pytest.mark.parametrize("op", ["conv2d", "linear"])
 def test_products_count(bits, spaced, law, op):
@@ -97,7 +118,8 @@ def test_products_count(bits, spaced, law, op):
     sums = product(x, w)
     ends = [f(sums.reshape(-1, 70), axis=0) for f in (np.min, np.max)]
     t = ends[0] + (ends[1] - ends[0]) * (np.arange(count)[:, None] + 0.3) / count
-    t = np.floor(t if spaced else np.sort(rng.uniform(*ends, t.shape), axis=0))
+    t += rng.uniform(-0.3, 0.3, t.shape) * (ends[1] - ends[0]) / count if spaced == "near one" else 0
+    t = np.floor(np.sort(rng.uniform(*ends, t.shape), axis=0) if spaced == "anywhere" else t)
     greater = rng.random(70) < 0.7
     got = product(x, w, requantize=qa.Thresholds(t.T, greater=greater)).codes()
     above, below = (compare(sums[..., None, :], t).sum(axis=-2) for compare in (np.greater, np.less))

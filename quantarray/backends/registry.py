@@ -49,6 +49,7 @@ _FILES = {
     "decode_spaced": "bits.decode_uniform",
     "decode_levels": "bits.decode_levels",
     "recode": "bits.recode",
+    "look_up": "bits.look_up",
     "add_codes": "bits.add_codes",
     "rebit": "bits.rebit",
     "unroll": "bits.im2col",

@@ -34,6 +34,8 @@ from .searches import within_distance as within_distance
 from .searches import within_sets as within_sets
 from .shortcuts import add_shortcut as add_shortcut
 from .shortcuts import conv_added as conv_added
+from .tables import look_up as look_up
+from .tables import recode as recode
 
 
 def pack(codes: Array, out: Array) -> None:
@@ -145,14 +147,6 @@ def decode_levels(words: Array, levels: Array, row: Array, group: int, out: Arra
     """out[r, i] = levels[row[r], i // group, code]; words uint64[planes rows words], out [rows length].
 
     levels [row_tables groups codes] of out's dtype, of 16 or 32 bits. row int64[rows], or its one entry for all."""
-
-
-def recode(words: Array, others: Array, tables: Array, row: Array, group: int, length: int, out: Array) -> None:
-    """Map each code through a table: out planes of tables[row[r], i // group, code], tails zero.
-
-    A code has the bits of words uint64[planes rows words], then above them those of others, of as many rows and words
-    and perhaps no plane. tables uint32[row_tables group_tables 2**planes], row int64[rows], or its one entry for all;
-    a row has `length` elements; out uint64[planes rows words]."""
 
 
 def add_codes(words: Array, others: Array, turned: tuple[bool, bool], length: int, out: Array) -> None:

@@ -67,10 +67,11 @@ def byte_row_product(codes: Array, words: Array, out: Array) -> None:
 
 
 def round_values(
-    x: Array, scale: Array, zero: Array, low: Any, high: Any, clip_first: bool, nan: Array, out: Array
+    x: Array, scale: Array, zero: Array, low: Any, high: Any, form: int, nan: Array, out: Array
 ) -> None:  # fmt: skip
-    """Round float32 x[n] to int8 or uint8 out[n]: rint(clip(x / scale + zero, low, high)) if `clip_first`, or
-    clip(rint(x / scale) + zero, low, high), to the even integer of two that are as near, in float32.
+    """Round float32 x[n] to int8 or uint8 out[n], to the even integer of two that are as near: form 0 is
+    rint(clip(x / scale + zero, low, high)), 1 is clip(rint(x / scale) + zero, low, high), in float32; 2 is
+    clip(rint(x * scale + zero), low, high), of which the sum is float64, rounded to float32.
 
     scale, zero float32[1]; low, high float32, integers of out's type. nan bool[pieces] are set where a value is NaN.
     On the CPU only."""

@@ -49,6 +49,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "group_ends",
         "hadamard",
         "least_candidates",
+        "look_up",
         "map_reduce",
         "nearest_sets",
         "pack_compared",

@@ -135,6 +135,26 @@ def test_codes_and_labels(tmp_path):
     np.testing.assert_array_equal(qa.nn.load(tmp_path / "net.onnx")(x), graph(x))
 
 
+@pytest.mark.parametrize("pair", [True, False])
+def test_tables_of_codes(pair, tmp_path):
+    """A table for the codes of one packed value, and for those of two of other bits."""
+    cuts = [qa.Thresholds(t, per_channel=False, into=qa.integers(*range(-1, len(t)))) for t in ([-5, 0, 5], [1])]
+    nodes = [
+        ("threshold", ("x", "T"), ("q",), {"axis": 1}),
+        ("threshold", ("x", "U"), ("r",), {"axis": 1}),
+        ("look_up", ("q", "table", "r") if pair else ("q", "table"), ("s",), {"low": -7, "high": 3}),
+        ("unpack", ("s",), ("y",), {}),
+    ]
+    table = RNG.integers(0, 11, 8 if pair else 4).astype(np.uint8)
+    constants = {"T": cuts[0], "U": cuts[1], "table": table}
+    graph = built(nodes, constants, ((1, 3, 4), "int32"), ((1, 3, 4), "int32"))
+    x = RNG.integers(-9, 10, (5, 3, 4)).astype(np.int32)
+    expected = table[(x[..., None] > [-5, 0, 5]).sum(axis=-1) + (4 * (x > 1) if pair else 0)].astype(int) - 7
+    np.testing.assert_array_equal(graph(x), expected)
+    graph.save(tmp_path / "net.onnx")
+    np.testing.assert_array_equal(qa.nn.load(tmp_path / "net.onnx")(x), expected)
+
+
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("signed", [True, False])
 def test_narrow_inputs(bits, signed, tmp_path):

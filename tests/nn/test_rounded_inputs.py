@@ -32,9 +32,18 @@ def quantize_linear(x, step, zero, low, high, kind):
     return np.clip(np.rint(x / step).astype(np.float64) + zero, low, high).astype(kind)
 
 
+def quantize_affine(x, factor, offset, low, high, kind):
+    """clip(round(x * factor + offset)), as NumPy computes it."""
+    y = (x.astype(np.float64) * factor + offset).astype(np.float32)
+    return np.clip(np.rint(y), low, high).astype(kind)
+
+
+FORMULAS = quantize, quantize_linear, quantize_affine
+
+
 @pytest.mark.parametrize("ends", ENDS, ids=str)
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("formula", [quantize, quantize_linear], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("formula", FORMULAS, ids=lambda f: f.__name__)
 def test_values_are_rounded_as_by_numpy(formula, step, ends):
     kind, low, high = ends
     with np.errstate(over="ignore"):
@@ -43,7 +52,7 @@ def test_values_are_rounded_as_by_numpy(formula, step, ends):
             out, nan = np.empty(size, kind), np.zeros(8, np.bool_)
             single = np.full(1, scale), np.full(1, zero, np.float32)
             kernel("cpu", "round_values")(
-                x, *single, np.float32(low), np.float32(high), formula is quantize, nan, out
+                x, *single, np.float32(low), np.float32(high), FORMULAS.index(formula), nan, out
             )  # fmt: skip
             np.testing.assert_array_equal(out, formula(x, scale, np.float32(zero), low, high, kind))
             assert not nan.any()
@@ -53,7 +62,7 @@ def test_values_are_rounded_as_by_numpy(formula, step, ends):
 
 
 @pytest.mark.parametrize("at", [0, 40_000, -1])
-@pytest.mark.parametrize("name", ["quantize", "quantize_linear"])
+@pytest.mark.parametrize("name", [f.__name__ for f in FORMULAS])
 def test_a_nan_is_refused(name, at):
     x = np.zeros((1, 70_001), np.float32)
     x[0, at] = np.nan

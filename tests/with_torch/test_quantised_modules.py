@@ -10,6 +10,7 @@ from torch.ao import quantization as tq
 from torch_compared import compare_stored
 
 import quantarray as qa
+from quantarray.ops.words.code_tables import scaled_sum
 
 # Without AVX-512 PyTorch's oneDNN adds pairs of products in 16 bits, which saturate, and its averages round halves of
 # the distance from the zero point to even; with it, halves of the code
@@ -232,6 +233,66 @@ def test_a_residual_network():
     differ = compare_stored(net, x, qa.nn.from_torch(net, x[:1]))
     layers = {"layers.0", "layers.3.f.0", "layers.3", "layers.4.f.0", "layers.4", "layers.5", "layers.7"}
     assert {"quant", *layers} <= set(differ) and sum(differ.values()) <= 2
+
+
+@pytest.mark.parametrize("how", ["add", "add_relu", "mul"])
+def test_a_residual_network_is_one_compiled_call(how, tmp_path):
+    block = Residual(nn.Sequential(nn.Conv2d(24, 40, 1), nn.LeakyReLU(0.2), nn.Conv2d(40, 24, 3, 1, 1)), how)
+    layers = nn.Conv2d(3, 24, 3, 2), nn.Sigmoid(), block, nn.Dropout(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    net = converted(Quantised(*layers, nn.Linear(24, 10)), (3, 20, 20))
+    x = torch.randn(5, 3, 20, 20)
+    graph, expected = qa.nn.from_torch(net, x[:1]), net(x).numpy()
+    graph.save(tmp_path / "net.qa")
+    graph.save(tmp_path / "net.onnx")
+    for other in (graph, qa.nn.load(tmp_path / "net.qa"), qa.nn.load(tmp_path / "net.onnx")):
+        np.testing.assert_array_equal(other(x.numpy()), expected)
+    prepared = graph.prepared()
+    for _ in range(3):
+        np.testing.assert_array_equal(prepared(x.numpy()), expected)
+    (part,) = prepared.plan(x.numpy())
+    assert part.kernels is not None and part.kernels.count("bits.look_up") == 3
+    assert [len(n.inputs) for n in graph.nodes if n.op == "look_up"] == [2, 2, 3 if how == "mul" else 4]
+
+
+@pytest.mark.parametrize("clip", [nn.ReLU6(), nn.Hardtanh(-0.3, 0.4), nn.ReLU()])
+def test_products_clip_their_codes(clip):
+    """FX leaves ReLU6 apart from its convolution, where nothing else reads the codes between the two."""
+    net = converted(Quantised(nn.Conv2d(3, 24, 3), clip, nn.Conv2d(24, 16, 1)), (3, 12, 12))
+    x = torch.randn(5, 3, 12, 12)
+    graph = qa.nn.from_torch(net, x[:1])
+    assert [n.op for n in graph.nodes if n.op in ("conv2d", "look_up", "threshold")] == ["conv2d"] * 2
+    np.testing.assert_array_equal(graph(x.numpy()), net(x).numpy())
+    check(net, (3, 12, 12))  # where all codes are read
+
+
+def test_codes_that_a_relu_has_clipped_are_clipped_again():
+    layers = nn.Conv2d(3, 24, 3), nn.ReLU(), nn.Hardtanh(-0.3, 0.4), nn.Conv2d(24, 16, 1)
+    net = converted(Quantised(*layers), (3, 12, 12), fuse=[("layers.0", "layers.1")])
+    x = torch.randn(5, 3, 12, 12)
+    graph = qa.nn.from_torch(net, x[:1])
+    assert not any(n.op == "look_up" for n in graph.nodes)
+    np.testing.assert_array_equal(graph(x.numpy()), net(x).numpy())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_are_those_of_all_pairs_of_codes(seed):
+    """Sums computed by scales, for all pairs of codes of random scales and zero points."""
+    rng = np.random.default_rng(seed)
+    scale, zero = 10 ** rng.uniform(-3, -1, 3), rng.integers(0, 256, 3)
+    every = torch.arange(65536, dtype=torch.int32)
+    codes = ((every % 256).to(torch.uint8), (every // 256).to(torch.uint8))
+    a, b = (
+        torch._make_per_tensor_quantized_tensor(c, float(s), int(z))
+        for c, s, z in zip(codes, scale[:2], zero[:2], strict=True)
+    )
+    for relu in (False, True):
+        add = torch.ops.quantized.add_relu if relu else torch.ops.quantized.add
+        expected = add(a, b, float(scale[2]), int(zero[2])).int_repr().numpy()
+        single = np.float32(scale)
+        offsets = -zero[:2].astype(np.float32) * single[:2]
+        ends = zero[2] if relu else 0, 255
+        f = np.float32([single[0], offsets[0], single[1], offsets[1], np.float32(1) / single[2], zero[2], *ends])
+        np.testing.assert_array_equal(scaled_sum(f, (8, 8)), expected)
 
 
 def test_one_axis():

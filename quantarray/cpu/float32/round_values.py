@@ -9,23 +9,25 @@ from ..runtime.schedule import Kernel, share
 _LEAST = 1 << 16  # values that are worth a parallel region
 
 
-def round_values(x, scale, zero, low, high, clip_first, nan, out):
+def round_values(x, scale, zero, low, high, form, nan, out):
     if not x.size:
         return
     workers = threads.workers(x.size, _LEAST)
     pieces = len(nan) if workers > 1 else 1
-    arguments = x, scale, zero, low, high, clip_first, nan, out, pieces
+    arguments = x, scale, zero, low, high, form, nan, out, pieces
     threads.run(_round, arguments, pieces, workers, pieces)
 
 
 @Kernel
-def _round(x, scale, zero, low, high, clip_first, nan, out, pieces, first_piece, last_piece):
+def _round(x, scale, zero, low, high, form, nan, out, pieces, first_piece, last_piece):
     for piece in range(first_piece, last_piece):
         first, last = share(piece, pieces, x.size)
-        if clip_first:
+        if form == 0:
             nan[piece] = _clip_and_round(x, scale[0], zero[0], low, high, out, first, last)
-        else:
+        elif form == 1:
             nan[piece] = _round_and_clip(x, scale[0], zero[0], low, high, out, first, last)
+        else:
+            nan[piece] = _multiply_and_round(x, scale[0], zero[0], low, high, out, first, last)
 
 
 @borrowing
@@ -45,4 +47,14 @@ def _round_and_clip(x, scale, zero, low, high, out, first, last):
         value = np.rint(x[i] / scale)
         wrong |= np.int32(value != value)
         out[i] = np.int32(min(max(value + zero, low), high))
+    return wrong != 0
+
+
+@borrowing
+def _multiply_and_round(x, factor, offset, low, high, out, first, last):
+    wrong, wide, added = 0, np.float64(factor), np.float64(offset)
+    for i in range(np.uint64(first), np.uint64(last)):
+        value = np.float32(np.float64(x[i]) * wide + added)
+        wrong |= np.int32(value != value)
+        out[i] = np.int32(np.rint(min(max(value, low), high)))
     return wrong != 0

@@ -17,6 +17,7 @@ from .tensors import Refused
 _MOST_SUM = 2**62
 _FLOATS = 2**53
 _MOST_WEIGHTS = 256  # levels of packed weights
+_FEW_CHANNELS = 4  # of images of bytes
 
 
 class Weights(NamedTuple):
@@ -107,8 +108,12 @@ def _integer_product(
     small = -(2**31) < low and high < 2**31
     if packed is not None and weight is not None and small:
         name = operand(b, x.source, axis)
-    if name is not None:
+    if packed is not None and name is not None:
         op = op if op == "linear" else f"conv{len(shape) - 2}d"
+        dense, zero = b.packed.get(x.source.name, (x.source, 0))
+        of_bytes = zero and dense.dtype in (np.int8, np.uint8)
+        if op != "linear" and of_bytes and packed["groups"] == 1 and x.shape[1] <= _FEW_CHANNELS:
+            name, packed = dense.name, {**packed, "zero": zero}  # as bytes: packed pixels would be mostly empty
         out = b.emit(op, [name, b.constant(weight, f"{b.hint}.weight")], f"{b.hint}.sums", **(packed or {}))
         return Source(out, shape, np.dtype(np.int32), None, low, high)
     matrix = w.integers.T if op == "linear" else w.integers

@@ -14,6 +14,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
+from ...backends.registry import to_host
 from ...core.dtypes import Array, DType, integers
 from ...ops.creation.creation import from_codes
 from ...ops.manipulation.joining import concat
@@ -29,6 +30,7 @@ from ...ops.products.convolution_1d_3d import conv1d, conv3d
 from ...ops.products.matrix_product import linear
 from ...ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
 from ...ops.products.residual import add_residual
+from ...ops.words.code_tables import NO_FACTORS, look_up
 from ...ops.words.conversion import codes, dequantize
 from ..levels import of_levels
 from . import movement
@@ -61,9 +63,21 @@ def _convolution(convolve: Operation, axes: int) -> Operation:
     ) -> Any:
         if levels is not None:
             x = of_levels(x, levels)
-        return convolve(_by_channels(x), w, requantize=requantize, data_format=geometry.LAYOUTS[axes].first, **a)
+        options = _without_zero(a, w) if "zero" in a else a
+        return convolve(_by_channels(x), w, requantize=requantize, data_format=geometry.LAYOUTS[axes].first, **options)
 
     return run
+
+
+def _without_zero(a: Attributes, w: QuantArray) -> Attributes:
+    """Return options by which x convolves as x - `zero`, whose padding is zeros."""
+    zero = a["zero"]
+
+    def build() -> Any:
+        return -zero * to_host(dequantize(w)).astype(np.int64).reshape(len(w), -1).sum(axis=1)
+
+    options = {name: value for name, value in a.items() if name != "zero"}
+    return {**options, "pad_value": zero, "bias": w._cached(("bias of a zero point", zero), build)}
 
 
 def _by_channels(x: Any) -> Any:
@@ -129,12 +143,27 @@ def _pack(a: Attributes, x: Array) -> QuantArray:
     """Pack integers plus `shift` as codes of `levels`, whose steps are 1."""
     dtype = _dtype(a["levels"])
     checks.no_nan("pack", "x", x)
+    if x.dtype == np.uint8 and a["shift"] == a["levels"][0]:
+        return from_codes(x, dtype, a["axis"])  # without a copy
     return from_codes((x.astype(np.int64) + (a["shift"] - a["levels"][0])).astype(np.uint8), dtype, a["axis"])
 
 
 def _relabel(a: Attributes, q: QuantArray) -> QuantArray:
     """Return the same codes with other levels."""
     return QuantArray(q.words, _dtype(a["levels"]), q.shape, q.axis)
+
+
+def _look_up(
+    a: Attributes, q: QuantArray, table: Array, other: QuantArray | None = None, factors: Array | None = None
+) -> Any:
+    """Return table[code], or table[code + 2**bits * code of the other], as codes of levels low to high."""
+    if other is not None and other.axis != q.axis:
+        other = repack(other, q.axis)
+    bits = q.bits + (0 if other is None else other.bits)
+    if table.shape != (2**bits,) or table.dtype != np.uint8 or (other is not None and other.shape != q.shape):
+        raise ValueError(f"its table must be uint8 ({2**bits},), got {table.dtype} {table.shape}")
+    factors = NO_FACTORS if factors is None else factors
+    return look_up(q, other, table, factors, _dtype(tuple(range(a["low"], a["high"] + 1))))
 
 
 @lru_cache(maxsize=256)
@@ -212,7 +241,8 @@ OPERATORS = {
     },
     "pad": _packed(_pad),
     "threshold": _packed(_threshold, order="any", launches=True, images=1),
-    "pack": _packed(_pack),
+    "pack": _packed(_pack, launches=True),
+    "look_up": _packed(_look_up, order="any", launches=True),
     "relabel": _packed(_relabel, launches=True),
     "unpack": _packed(_integers, launches=True),
     "codes": _packed(lambda a, q: codes(q)),

@@ -47,7 +47,7 @@ ROUNDING: dict[str, Callable[[Array], Array]] = {
 
 def _quantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """round(clip(x / scale + zero, low, high)), integers, as QONNX's Quant has it."""
-    result = _at_once(a, x, scale, zero, True) if ROUNDING[a["rounding"]] is np.rint else None
+    result = _at_once(a, x, scale, zero, CLIPPED) if ROUNDING[a["rounding"]] is np.rint else None
     if result is not None:
         return result
     y = np.clip(numbers("Quant", x / scale + zero), a["low"], a["high"])
@@ -56,14 +56,26 @@ def _quantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
 
 def _quantize_linear(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """clip(rint(x / scale) + zero, low, high), integers, as ONNX's QuantizeLinear has it."""
-    result = _at_once(a, x, scale, zero, False)
+    result = _at_once(a, x, scale, zero, ROUNDED)
     if result is not None:
         return result
     y = np.rint(numbers("QuantizeLinear", x / scale)).astype(np.float64) + zero
     return array(np.clip(y, a["low"], a["high"]).astype(a["to"]))
 
 
-def _at_once(a: Attributes, x: Array, scale: Array, zero: Array, clip_first: bool) -> Array | None:
+def _quantize_affine(a: Attributes, x: Array, factor: Array, offset: Array) -> Array:
+    """clip(rint(x * factor + offset), low, high), integers: the product and its sum in float64, rounded to x's dtype.
+
+    So PyTorch quantises, by a fused multiply-add.
+    """
+    result = _at_once(a, x, factor, offset, FUSED)
+    if result is not None:
+        return result
+    y = (x.astype(np.float64) * factor + offset).astype(x.dtype)
+    return array(np.clip(np.rint(numbers("quantize", y)), a["low"], a["high"]).astype(a["to"]))
+
+
+def _at_once(a: Attributes, x: Array, scale: Array, zero: Array, form: int) -> Array | None:
     """Return float32 of a CPU rounded to bytes by one step, by a kernel; None for others, and for NaN.
 
     So a network's input is rounded inside of its compiled call.
@@ -79,15 +91,16 @@ def _at_once(a: Attributes, x: Array, scale: Array, zero: Array, clip_first: boo
     low, high = np.float32(a["low"]), np.float32(a["high"])
     if not ends[0] <= low <= high <= ends[1] or low % 1 or high % 1 or single[1][0] % 1 or abs(single[1][0]) > 255:
         return None
-    if clip_first and constants[1].dtype != np.float32:  # NumPy adds in float64 then
+    if form == CLIPPED and constants[1].dtype != np.float32:  # NumPy adds in float64 then
         return None
     order = order_in_memory(x)
     dense = contiguous(x.transpose(order))
     out, nan = empty("cpu", dense.shape, kind), zeros("cpu", (_PIECES,), np.bool_)
-    kernel("cpu", "round_values")(dense.reshape(-1), *single, low, high, clip_first, nan, out.reshape(-1))
+    kernel("cpu", "round_values")(dense.reshape(-1), *single, low, high, form, nan, out.reshape(-1))
     return None if is_set(nan) else out.transpose(np.argsort(order))
 
 
+CLIPPED, ROUNDED, FUSED = range(3)  # forms of `round_values`
 _BYTES = {"int8": (-128, 127), "uint8": (0, 255)}
 _PIECES = 8  # ranges of values, one after the other taken by threads
 
@@ -144,6 +157,14 @@ OPERATORS = {
     ),
     "quantize_linear": _quantizer(
         _quantize_linear, dtype=named("to"), needs=("low", "high", "to"), order="kept", launches=True
+    ),
+    "quantize_affine": Operator(
+        run=_quantize_affine,
+        direction=by_factor(),
+        dtype=named("to"),
+        needs=("low", "high", "to"),
+        order="kept",
+        launches=True,
     ),
     "bipolar": Operator(run=_bipolar, dtype=always("int8"), direction=rises),
     "bipolar_of": _quantizer(_bipolar_of, dtype=always("int8")),

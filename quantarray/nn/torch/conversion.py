@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -36,6 +37,9 @@ class Conversion:
     ) -> None:
         self.builder, self.kinds, self.choices = builder, kinds, choices
         self._stored = recording.stored
+        read = [*recording.outputs.values(), *(v for call in recording.calls for v in self.operands(call))]
+        self.readers = Counter(v.index for v in read)
+        self.steps: dict[int, Tensor] = {}  # what codes of products are rounded from
         self.functions: dict[int, Function] = {}
         self.refused: list[tuple[str, str]] = []
         self.unknown: set[int] = set()
@@ -383,12 +387,8 @@ class Conversion:
                     name = table
                 self._names[key] = f.base, name
             names[call.results[0].index] = self._names[key][1]
-        rest = (
-            []
-            if f.out.index in names or not jumps
-            else needed([c for c in f.needed() if c.results[0].index in refused], [f.out])
-        )
-        for call in rest:  # compared in NumPy
+        left = [] if f.out.index in names or not jumps else [c for c in f.needed() if c.results[0].index in refused]
+        for call in needed(left, [f.out]):  # compared in NumPy
             b.step, why = self.step(call, call.op), refused.pop(call.results[0].index)
             try:
                 names[call.results[0].index] = emitted(b, call, name_of, jumps=True)

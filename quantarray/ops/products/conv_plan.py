@@ -28,6 +28,7 @@ from . import (
     scaled_sums,
     select,
 )
+from .channels import channels_last
 from .conv_job import Job
 from .lanes import TILE, CopyLanes, GroupLanes, full_lane, layout_of, weight_words, words_of
 from .operand import Operand, lower
@@ -81,7 +82,7 @@ class Contraction(NamedTuple):
     def left(self, x: Any) -> Left:
         """Return x as the kernel takes it."""
         if self.terms is not None:
-            words = x.view(np.uint8)[None] if self.of_bytes else self._split(x.words)
+            words = channels_last(x.view(np.uint8))[None] if self.of_bytes else self._split(x.words)
             return calls.left(words, self.terms, self.images, False)
         a = lower("conv2d", "x", x)
         return _left(self._split(a.words), a, self.images)

@@ -13,6 +13,7 @@ from ...core.dtypes import Array
 from ...core.format import word_count
 from ...kernels.windows import Window
 from . import unrolling
+from .channels import channels_last
 from .conv_job import Job
 from .conv_plan import side_by_side
 from .operand import from_dense, lower
@@ -20,7 +21,7 @@ from .operand import from_dense, lower
 
 def pack(x: Array) -> QuantArray:
     """Pack images [n h w c] along their channels."""
-    return from_dense(x, 3)
+    return from_dense(channels_last(x), 3)
 
 
 def packed(job: Job) -> tuple[Job, Callable[[Array], QuantArray]]:

@@ -113,7 +113,8 @@ def _looked_up(w: Writer, x: list[Any]) -> list[Any]:
 
 def _conv(w: Writer, op: str, a: Any, x: list[Any], kinds: list[Kind]) -> list[Held]:
     x, weight, requantize = _looked_up(w, x), x[1], x[2] if len(x) > 2 else None
-    image, p = convolution(w, x[0], weight.shape[0], weight.shape[2:], tuple(range(weight.ndim)), a)
+    image = shifted(w, x[0], -a["zero"], np.dtype(np.int32)) if "zero" in a else x[0]
+    image, p = convolution(w, image, weight.shape[0], weight.shape[2:], tuple(range(weight.ndim)), a)
     return [_counted(w, product(w, image, weight, p, None, _sums(kinds, requantize)), requantize, 1)]
 
 
@@ -197,6 +198,20 @@ def _relabel(w: Writer, op: str, a: Any, x: list[Any], kinds: list[Kind]) -> lis
     return [mapped(w, x[0], before, after, kinds[0].dtype)]
 
 
+def _look_up(w: Writer, op: str, a: Any, x: list[Any], kinds: list[Kind]) -> list[Held]:
+    """Write a Gather from the values of a table, by the codes of one packed value or of two."""
+    places, times = "", 1
+    for q in (x[0], *x[2:3]):
+        low = np.int64(q.dtype.levels[0])
+        codes = w.emit("Sub", [w.of_dtype(q, np.int64), w.constant(low)])
+        places = w.emit("Add", [places, w.emit("Mul", [codes, w.constant(np.int64(times))])]) if places else codes
+        times <<= q.dtype.bits
+    values = w.constant(_value(x[1]).astype(np.float32) + np.float32(a["low"]))
+    return [
+        Held(kinds[0].shape, kinds[0].dtype, w.emit("Gather", [values, places], axis=0), low=a["low"], high=a["high"])
+    ]
+
+
 def _codes(w: Writer, op: str, a: Any, x: list[Any], kinds: list[Kind]) -> list[Held]:
     levels = np.array(x[0].dtype.levels, np.int64)
     return [mapped(w, x[0], levels, np.arange(len(levels)), np.dtype(np.uint8))]
@@ -230,6 +245,7 @@ WRITE: dict[str, Callable[..., list[Held]]] = {
     "threshold": _threshold,
     "pack": _pack,
     "relabel": _relabel,
+    "look_up": _look_up,
     "codes": _codes,
     "unpack": _unpack,
 }

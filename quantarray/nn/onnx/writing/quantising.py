@@ -10,6 +10,7 @@ import numpy as np
 
 from ...inference import Kind
 from ..tensors import Refused
+from .arithmetic import WRITE as ARITHMETIC
 from .arithmetic import of_type
 from .laws import counted, ranged, shifted
 from .writer import SINGLE, Held, Writer
@@ -77,6 +78,14 @@ def _quantize_linear(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds:
     return [_exact(w, Held(kinds[0].shape, np.dtype(kinds[0].dtype), out, low=a["low"], high=a["high"]))]
 
 
+def _quantize_affine(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
+    """Write clip(rint(x * factor + offset)), the sum in float64, rounded once."""
+    total = ARITHMETIC["affine"](w, "affine", {}, x, [kinds[0]._replace(dtype=x[0].kind)])[0]
+    name, kind = _at_least_single(w, w.typed(total), np.dtype(x[0].kind))
+    out = ranged(w, name, kind, (a["low"], a["high"]), "ROUND", 0)
+    return [_exact(w, Held(kinds[0].shape, np.dtype(kinds[0].dtype), out, low=a["low"], high=a["high"]))]
+
+
 def _bipolar(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
     """Write 1 where x, or x / scale + zero, is at least 0, else -1."""
     name = _divided(w, x[0], x[1], x[2])[0] if op == "bipolar_of" else w.real(x[0]) if x[0].whole else w.typed(x[0])
@@ -126,6 +135,7 @@ def _multi_threshold(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds:
 WRITE: dict[str, Callable[..., list[Held]]] = {
     "quantize": _quantize,
     "quantize_linear": _quantize_linear,
+    "quantize_affine": _quantize_affine,
     "bipolar": _bipolar,
     "bipolar_of": _bipolar,
     "sign": _sign,

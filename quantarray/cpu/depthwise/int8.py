@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from ..epilogue.finish import Lanes, store, target
+from ..epilogue.finish import Lanes, flips_and_lanes, store, target
+from ..epilogue.ranks import NEAR
+from ..epilogue.strips import put_strip_by_lines
 from ..int8.expand import expand
 from ..llvm.vectors import LANES
-from ..llvm.views import Planes, View
+from ..llvm.views import Limits, Planes, Rows, View
 from ..runtime import threads
 from ..runtime.aligned import first_line
 from ..runtime.jit import inline, inner
@@ -65,7 +67,9 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
     rows, done, row = len(plan.seen), 0, begin
     columns, start, unit = plan.kinds.size // rows, first_line(pairs), abs(x.terms[0, 3])
     copies, dense = w.values.shape[0], words.size == 0
-    lanes = np.empty((columns, CHANNELS), np.int32)
+    lanes, no_extra = np.empty((columns, CHANNELS), np.int32), np.zeros(LANES, np.int32)
+    by_lines = not dense and copies == 1 and to.plain and to.lines.shape[0] == NEAR
+    apart = words.shape[2]
     while row < end:
         image, top = row // rows, row % rows
         stop, first_row = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
@@ -86,6 +90,12 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
                 for part in range(0, 0 if whole else channels, LANES):
                     channel = (word * CHANNELS + part) * copies + copy
                     near = Lanes(lane + part, channel, min(LANES, channels - part), copies)
+                    if by_lines:
+                        flips, used = flips_and_lanes(to.flip, near)
+                        limits, sums = Limits(to.thresholds, near.at, flips, used), Rows(lanes, part, CHANNELS)
+                        row_words = Rows(words, into * apart, apart)
+                        put_strip_by_lines(sums, columns, View(no_extra, 0), limits, to.lines, 1, channel, row_words)
+                        continue
                     for p in range(columns):
                         store(lanes, p, part, near, into + p, to)
         row += stop - top

@@ -13,6 +13,7 @@ from ..llvm.vectors import F32, F64, I8, I32, I64, LANES, const, full, joined, o
 from ..runtime.isa import COUNTING
 
 BLENDED = 4  # planes whose thresholds are loaded as vectors; for those below, each lane loads its own
+NEAR = 5  # rows of lines whose ranks are corrected
 _GATHERS = COUNTING not in ("portable", "neon", "avx2")
 
 
@@ -83,7 +84,7 @@ def _function(module, kind, compare):
                 _store_ranks(builder, ranks, planes, store)
                 builder.ret_void()
             pairs = zip(ranks, lanes, columns, strict=True)
-            _store_ranks(builder, [_corrected(builder, *pair, apart, compare) for pair in pairs], planes, store)
+            _store_ranks(builder, [corrected(builder, *pair, apart, compare) for pair in pairs], planes, store)
             builder.ret_void()
     _loaded(builder, lanes, columns, apart, planes, compare, store)
     builder.ret_void()
@@ -146,7 +147,7 @@ def _on_lines(builder, lanes, lines, apart):
     return parts
 
 
-def _corrected(builder, rank, value, column, apart, compare):
+def corrected(builder, rank, value, column, apart, compare):
     """Return rank + 1 where the value passes threshold number `rank` of its lane."""
     lanes = ir.Constant(rank.type, list(range(rank.type.count)))
     at = builder.add(builder.mul(rank, splat(builder, builder.trunc(apart, I32), rank.type.count)), lanes)

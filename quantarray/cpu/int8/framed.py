@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..epilogue.finish import flips_and_lanes, store_tile, target
-from ..epilogue.ranks import BLENDED
-from ..epilogue.strips import put_strip
+from ..epilogue.ranks import BLENDED, NEAR
+from ..epilogue.strips import put_strip, put_strip_by_lines
 from ..llvm.vectors import LANES, TILE
 from ..llvm.views import ByteWeights, Limits, Planes, Rows, RunSpan, View
 from ..popcount.affine import Added
@@ -123,7 +123,11 @@ def _put_band(totals, total, band, lanes, plan, added, to):
                 extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
                 words = Rows(to.words, (pixel + column) * apart, apart)
                 limits = Limits(to.thresholds, lanes.at, flips, used)
-                put_strip(dots, count, extra, limits, added.step, lanes.channel, words)
+                if to.words.shape[0] > BLENDED:
+                    sums = Rows(totals, dots.at, LANES)
+                    put_strip_by_lines(sums, count, extra, limits, to.lines, added.step, lanes.channel, words)
+                else:
+                    put_strip(dots, count, extra, limits, added.step, lanes.channel, words)
 
 
 @inline
@@ -162,7 +166,7 @@ def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
     code, totals, tile = first_line(codes), empty_lines(PAIR * positions + TILE, np.int32), empty_lines(TILE, np.int32)
     places, to = empty_places(1), target(finish, values, words)
     places.origins[...] = 0
-    several = to.words.size > 0 and to.plain and to.words.shape[0] <= BLENDED
+    several = to.words.size > 0 and to.plain and (to.words.shape[0] <= BLENDED or to.lines.shape[0] == NEAR)
     in_strips = to.thresholds.shape[0] == 1 or several
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:

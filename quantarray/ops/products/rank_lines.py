@@ -17,6 +17,7 @@ _SEARCHED = 15  # thresholds up to which a search takes as long
 NO_LINES = np.zeros((0, 0))
 _FAR = 2.0**35  # sums up to which slope * v in float64 is less than half of _MARGIN * slope from the exact product
 _MARGIN = 2.0**-16  # of the slope: how far from an integer a line stays where a rank ends
+_SINGLE = 2.0**16  # of slope * v: float32 is then a few 2**-8 of a rank off
 _NEAR = 1 / 16  # ranks between a line half a rank below and the ranks that it gives
 _ROUNDS = 24  # of a search for slopes; five to eight are enough as a rule
 
@@ -64,7 +65,8 @@ def _near(thresholds: Array, inside: Array, least: Array, most: Array) -> Array:
     value = at * slope + shift
     ends = (value, before), (value + slope, after)
     right = [(v - _NEAR >= ranks - 1) & (v + _NEAR < ranks + 1) for v, ranks in ends]
-    if not (right[0] & right[1])[inside].all():
+    exact = np.abs(at * slope).max() <= _SINGLE  # enough for float32
+    if not exact or not (right[0] & right[1])[inside].all():
         return NO_LINES
     return np.stack([slope, shift, np.minimum(least, last), last, np.zeros_like(slope)]).astype(np.float64)
 

@@ -39,7 +39,7 @@ SAME = [
     ),
     (qa.nn.ChannelShuffle, qa.channel_shuffle, {}, {"x"}),
     (qa.nn.Add, qa.add_residual, {}, {"x", "residual"}),
-    (Dense, qa.linear, {"weight": "w"}, {"x", "w", "out", "quantize_x", "rotate"}),
+    (Dense, qa.linear, {"weight": "w"}, {"x", "w", "out", "quantize_x", "rotate", "normalize"}),
     *((getattr(qa.nn, f"MaxPool{n}d"), getattr(qa, f"max_pool{n}d"), {}, {"x"}) for n in (1, 2, 3)),
     *((getattr(qa.nn, f"AvgPool{n}d"), getattr(qa, f"avg_pool{n}d"), {}, {"x"}) for n in (1, 2, 3)),
     (

@@ -15,7 +15,7 @@ _TYPES = {np.dtype(kind): np.dtype(like) for kind, like in (("u1", "u1"), ("i1",
 
 def channels_last(x: Array) -> Array:
     """Return a copy of x [n .. c] with its elements in C order."""
-    if not _first(x):
+    if x.flags.c_contiguous or not _first(x):
         return contiguous(x)
     out = empty(device_of(x), x.shape, x.dtype)
     put(x, out)

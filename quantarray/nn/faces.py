@@ -99,7 +99,7 @@ class GraphFace(Model):
         The graph runs once, on x or on zeros of the inputs' shapes.
         """
         values = self.trace(*(x or self._zeros() if not named else x), **named)
-        return Summary(self.name, [self._row(node, values) for node in self.nodes])
+        return Summary(self.name, [self._row(node, values) for node in self.nodes], self.nbytes)
 
     def profile(self: Any, *x: Any, **named: Any) -> Summary:
         """Return the table of `summary` with the time of each node, the fastest of five runs."""
@@ -116,7 +116,7 @@ class GraphFace(Model):
                 times[i] = min(times[i], time.perf_counter() - start)
         known = {name: values[at] for name, at in self._slots.items()}
         rows = [self._row(node, known, t) for node, t in zip(self.nodes, times, strict=True)]
-        return Summary(self.name, rows)
+        return Summary(self.name, rows, self.nbytes)
 
     def _drawing(self: Any, x: Any) -> Drawing:
 

@@ -66,8 +66,8 @@ def runs(packed: bool, dtypes: Iterable[Any]) -> str:
 class Summary:
     """A summary of operations or layers, from `summary` and `profile`: as `rows`, or as a table by `str`."""
 
-    def __init__(self, name: str, rows: list[Row]) -> None:
-        self.name, self.rows = name, rows
+    def __init__(self, name: str, rows: list[Row], constants: int = 0) -> None:
+        self.name, self.rows, self._constants = name, rows, constants  # bytes of weights, thresholds and all else
 
     @property
     def numpy(self) -> list[Row]:
@@ -80,6 +80,8 @@ class Summary:
         weights, macs, nbytes = (sum(getattr(row, n) for row in self.rows) for n in ("weights", "macs", "nbytes"))
         ran = f", {macs:,} MACs" if macs or not weights else ""
         size = f", {beside_float32(nbytes, weights)}" if weights else ""
+        if weights and self._constants > 2 * nbytes:
+            size += f" ({beside_float32(self._constants, weights)} with thresholds and all else)"
         floats = sum(row.runs == "float result" for row in self.rows)
         ends = f", {floats} with a float result" if floats else ""
         return (

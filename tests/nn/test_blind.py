@@ -170,7 +170,8 @@ def test_what_a_plan_says_is_what_runs(monkeypatch):
     prepared._program._run(prepared._program._ready((x,), {}))
     monkeypatch.undo()
     assert ["bits.channels_last", *part.kernels] == ran  # a call puts its input in that order before the part runs
-    assert prepared.summary(x) == [f"operations 0 to {len(part.operations) - 1}: compiled, {len(part.kernels)} launches"]
+    operations = f"operations 0 to {len(part.operations) - 1}"
+    assert prepared.summary(x) == [f"{operations}: compiled, {len(part.kernels)} launches"]
     (plan,) = [plan for plan in prepared._of_thread.plans.values() if plan is not None]
     (segment,) = plan.segments
     assert segment.call.nbytes == part.nbytes and segment.call.kernels == part.kernels

@@ -130,6 +130,14 @@ def widened(op: str, x: Any) -> Array:
     return a.astype(np.float32, copy=False)
 
 
+def rows_of_floats(op: str, x: Any) -> Array:
+    """Return x as contiguous float32; TypeError for what is no array of floats that `linear` takes."""
+    if not is_floats(x):
+        got = f"{checks.kind(x)}{likely_fix.integers(x)}"
+        raise TypeError(f"{op}: x must be an array of float32, float16 or bfloat16, got {got}")
+    return contiguous(widened(op, x))
+
+
 def _by_values(x: Array, w: QuantArray) -> Array:
     """x @ values(w).T in float32."""
     device, outputs = device_of(x), w.shape[0]

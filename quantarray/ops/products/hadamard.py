@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import checks, likely_fix
-from ...backends.registry import contiguous, device_of, empty, has_kernel, kernel, namespace
+from ...arrays import checks
+from ...backends.registry import device_of, empty, has_kernel, kernel, namespace
 from ...core.dtypes import Array
 from ...core.format import locked
 from ...core.hints import Floats, Vector
-from .float_rows import is_floats, widened
+from .float_rows import rows_of_floats
 
 _LEAST, _MOST = 32, 4096
 
@@ -51,10 +51,7 @@ class Hadamard:
     def __call__(self, x: Floats) -> Array:
         """float32 [.., k]: rotated rows."""
         op = "Hadamard"
-        if not is_floats(x):
-            got = f"{checks.kind(x)}{likely_fix.integers(x)}"
-            raise TypeError(f"{op}: x must be an array of float32, float16 or bfloat16, got {got}")
-        a = contiguous(widened(op, x))
+        a = rows_of_floats(op, x)
         factors = self._on(device_of(a))
         if not a.ndim or a.shape[-1] % self.block or len(factors) not in (self.block, a.shape[-1]):
             least = f"{len(factors)} elements, as signs" if len(factors) > self.block else f"multiples of {self.block}"

@@ -80,12 +80,12 @@ def linear(
     `out_dtype`), in 16 sums, of every 16th product each, which are added by halves: the same by any number of threads,
     on GPUs and on all CPUs with fused multiply-add; the bias is added last. w may have groups of any length.
 
-    With quantize_x="row" each row of such an x becomes int8 first, rint(x * s), s = 127 / max(abs(x)), at most 127 /
-    1e-5, as BitNet b1.58 has it (Ma et al., 2024, arXiv:2402.17764), so that rows far below 1e-5 become
-    0; the exact product of integers is divided by s. With 16, 32 or a multiple of 64, each run of so many elements
-    becomes int8; exact sums of 32 products, or 16, are multiplied by the scales of x and w, and added in float32. w may
-    then have groups of 16 or 32, too, if its levels are evenly spaced. Raises ValueError for a NaN or an infinity in x
-    then. `normalize`, and `rotate` after it, change rows of floats before they become int8.
+    With quantize_x="row" each row of such an x becomes int8 first, rint(x * s), s = 127 / max(abs(x)) up to 127 / 1e-5,
+    as BitNet b1.58 has it (Ma et al., 2024, arXiv:2402.17764), so that rows far below 1e-5 become 0; the exact product
+    of integers is divided by s. With 16, 32 or a multiple of 64, each run of so many elements becomes int8; exact sums
+    of 32 products, or 16, are multiplied by the scales of x and w, and added in float32. w may then have groups of 16
+    or 32, too, if its levels are evenly spaced. Raises ValueError for a NaN or an infinity in x then. `normalize`, and
+    `rotate` after it, change rows of floats before they become int8.
 
     >>> import numpy as np, quantarray as qa
     >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from ...arrays import checks, likely_fix
-from ...backends.registry import contiguous, device_of, empty, kernel
+from ...arrays import checks
+from ...backends.registry import device_of, empty, kernel
 from ...core.dtypes import Array
 from ...core.format import locked
 from ...core.hints import Floats, Vector
-from .float_rows import is_floats, widened
+from .float_rows import rows_of_floats
 
 
 class RMSNorm:
@@ -52,10 +52,7 @@ class RMSNorm:
     def __call__(self, x: Floats) -> Array:
         """float32 [.., k]: normalised rows."""
         op = "RMSNorm"
-        if not is_floats(x):
-            got = f"{checks.kind(x)}{likely_fix.integers(x)}"
-            raise TypeError(f"{op}: x must be an array of float32, float16 or bfloat16, got {got}")
-        a = contiguous(widened(op, x))
+        a = rows_of_floats(op, x)
         if not a.ndim or (self.weight is not None and len(self.weight) != a.shape[-1]):
             needed = "at least one axis" if self.weight is None else f"rows of {len(self.weight)} elements, as weight"
             raise ValueError(f"{op}: x must have {needed}, got {a.shape}")

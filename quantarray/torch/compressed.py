@@ -64,9 +64,10 @@ def compressed_activations(
     offload: words of a GPU's tensors, which are packed there, wait in page-locked host memory until the backward pass
     reads them. Words of CPU tensors are in host memory anyway: it does not change them.
 
-    Memory of the CPU: words are in memory mappings of their own. At the end of the `with` block, and where the process
-    has grown by 128 MiB while tensors are packed and unpacked, the free pages of the C library's heap are returned to
-    the system by `malloc_trim`; elsewhere than with glibc nothing happens. For a CPU, this is ActNN's L5.
+    Memory of the CPU: words are in memory mappings of their own. At the end of the `with` block, if packing saved
+    256 MiB in it, and where the process has grown by 128 MiB while tensors are packed and unpacked, the free pages of
+    the C library's heap are returned to the system by `malloc_trim`; elsewhere than with glibc nothing happens. For a
+    CPU, this is ActNN's L5.
     mmap_threshold: bytes from which on glibc maps each block by itself (`mallopt(M_MMAP_THRESHOLD)`); it holds for all
     of the process from then on.
 

@@ -77,6 +77,7 @@ _FILES = {
     "within_distance": "hamming.nearest",
     "within_sets": "hamming.nearest_sets",
     "add_candidates": "hamming.candidates",
+    "add_products": "hamming.candidates",
     "least_candidates": "hamming.candidates",
     "conv_weights": "popcount.conv",
     "conv_words": "popcount.conv",

@@ -27,6 +27,7 @@ from .float_products import row_product_spaced as row_product_spaced
 from .one_pass import map_reduce as map_reduce
 from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
 from .searches import add_candidates as add_candidates
+from .searches import add_products as add_products
 from .searches import least_candidates as least_candidates
 from .searches import nearest as nearest
 from .searches import nearest_sets as nearest_sets

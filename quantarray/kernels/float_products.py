@@ -60,10 +60,14 @@ def group_product(
     float32[o groups]."""
 
 
-def byte_row_product(codes: Array, words: Array, out: Array) -> None:
-    """Add products of integers: out[r, o] int64 = sum over k of codes[r, k] * code[o, k].
+def byte_row_product(
+    codes: Array, scales: Array, words: Array, first: int, apart: int, by: Array, offset: Array, out: Array
+) -> None:
+    """out float32[r, o] = (sum over k of codes[r, k] * value[o, k]) / scales[r], rounded once more before the division.
 
-    codes int8[r k], 1 to 4 rows, k from 449 (8 words) to 2**16; words [planes o ..]. On the CPU only."""
+    codes int8[r k], 1 to 4 rows, k up to 2**16, scales float32[r]; words [planes o ..], whose codes c are the values
+    by[o] (first + apart c) + offset[o], in float64. Without elements of by and offset they are integers, whose sum is
+    exact. On the CPU only."""
 
 
 def round_values(

@@ -43,6 +43,18 @@ def add_candidates(scores: Array, flip: int, first: int, k: int, counts: Array, 
     it is at least k, or that of all rows. On the CPU only."""
 
 
+def add_products(
+    products: Array, across: bool, divisors: Array, of_query: Array, of_row: Array, metric: int,
+    first: int, k: int, counts: Array, limits: Array, out: Array,
+) -> None:  # fmt: skip
+    """Add rows from `first` on to candidates as `add_candidates` does, by float64 scores of products float32 or int32
+    [asked rows], or [rows asked] if they are `across`.
+
+    Each is divided by divisors float64[asked] and rounded to float32 p. With a of of_query float64[asked] and b of
+    of_row float32 or float64[rows], of which 0 needs none, the score is -(p + a) for metric 0, (a + b b) - 2 p for 1,
+    (a + b) - 2 p, at least 0, for 2, and -p / (a b) for 3, 0 where a b is 0. On the CPU only."""
+
+
 def least_candidates(counts: Array, candidates: Array, out: Array) -> None:
     """out int64[2 asked k]: the k least of `candidates`, of which there are counts[asked], at least k, ascending, of
     equal keys those first that were added first. On the CPU only."""

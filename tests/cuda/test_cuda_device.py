@@ -31,6 +31,7 @@ def test_twins_have_the_arguments_of_their_stubs():
     assert set(KERNELS) - set(twins) == {
         "add_candidates",
         "add_planes",
+        "add_products",
         "byte_row_product",
         "conv_words",
         "decode_mixed",

@@ -4,23 +4,42 @@ import numpy as np
 
 from ...core.format import empty_lines
 from ..runtime import threads
+from ..runtime.jit import inner
 from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, place_in_group
 from .group_rows import dot_byte_rows
 
 _LEAST = 1 << 17  # products that are worth a parallel region
+_AT_ONCE = 512  # outputs
 _UNIT, _WORDS = 32, 8  # elements of a lane in a block, and words of a plane there
 
 
-def byte_row_product(codes, words, out):
+def byte_row_product(codes, scales, words, first, apart, by, offset, out):
+    """Multiply; words [planes outputs words] may be some rows of an array's."""
     if not out.size:
         return
-    rows, (planes, outputs, length) = len(out), words.shape
+    (rows, k), (planes, outputs, length) = codes.shape, words.shape
     blocks = -(-length // _WORDS)
     x = empty_lines((rows, blocks * _WORDS * BYTES), np.dtype(np.int8))
     threads.run(_order, (codes, length, x), rows, threads.workers(codes.size, _LEAST))
-    arguments = x.reshape(-1), rows, blocks, words.reshape(-1), planes, length, outputs, out.reshape(-1)
-    threads.run(_count, arguments, outputs, threads.workers(out.size * codes.shape[1], _LEAST))
+    if not words[0].flags.c_contiguous:
+        words = np.ascontiguousarray(words)
+    inside = min(outputs, max(0, (outputs * length - _WORDS) // length + 1))  # rows of which no block ends after words
+    settings = codes.sum(axis=1, dtype=np.int64), scales, np.int64(first), np.int64(apart)
+    _multiply(x, blocks, words, inside, k, (*settings, by, offset, out))
+    if inside < outputs:
+        padded = np.zeros((planes, outputs - inside, _WORDS), words.dtype)
+        padded[:, :, :length] = words[:, inside:]
+        rest = np.empty((rows, outputs - inside), np.float32)
+        _multiply(x, blocks, padded, outputs - inside, k, (*settings, by[inside:], offset[inside:], rest))
+        out[:, inside:] = rest
+
+
+def _multiply(x, blocks, words, count, k, values):
+    planes, _, length = words.shape
+    between = words.strides[0] // words.itemsize
+    arguments = x.reshape(-1), blocks, words[0].reshape(-1), between, planes, length, *values
+    threads.run(_count, arguments, count, threads.workers(len(x) * count * k, _LEAST))
 
 
 @Kernel
@@ -30,7 +49,7 @@ def _order(codes, length, x, first, last):
     for row in range(first, last):
         x[row] = 0
         for block in range(blocks):
-            begin, done = min(block * _WORDS, length - _WORDS) * 64, block * _WORDS * 64
+            begin, done = max(0, min(block * _WORDS, length - _WORDS)) * 64, block * _WORDS * 64
             for lane in range(LANES):
                 at, start = block * _WORDS * BYTES + lane * 4, begin + lane * _UNIT
                 if start >= done:
@@ -39,5 +58,26 @@ def _order(codes, length, x, first, last):
 
 
 @Kernel
-def _count(x, rows, blocks, words, planes, length, outputs, out, first, last):
-    dot_byte_rows(x, rows, blocks, words, length, outputs, planes, first, last, planes == 8, out)
+def _count(x, blocks, words, between, planes, length, totals, scales, lowest, apart, by, offset, out, first, last):
+    """Multiply some outputs at a time, whose sums of codes stay in a cache."""
+    rows, sums = len(totals), np.empty((len(totals), _AT_ONCE), np.int64)
+    for at in range(first, last, _AT_ONCE):
+        end = min(at + _AT_ONCE, last)
+        some = words[at * length :]
+        deep = planes == 8
+        dot_byte_rows(x, rows, blocks, some, between, length, _AT_ONCE, planes, 0, end - at, deep, sums.reshape(-1))
+        for r in range(rows):
+            of_row = sums[r, : end - at], totals[r], np.float64(scales[r])
+            _divide(*of_row, lowest, apart, by[at:end], offset[at:end], out[r, at:end])
+
+
+@inner
+def _divide(sums, total, scale, lowest, apart, by, offset, out):
+    """Make products of codes those of values, rounded as products are, and divide them by the scale of the row."""
+    if by.size == 0:
+        for o in range(len(sums)):
+            out[o] = np.float64(lowest * total + apart * sums[o]) / scale + 0.0
+    else:
+        for o in range(len(sums)):
+            exact = np.float64(lowest * total + apart * sums[o])
+            out[o] = np.float64(np.float32(by[o] * exact + offset[o] * np.float64(total) + 0.0)) / scale + 0.0

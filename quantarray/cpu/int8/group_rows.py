@@ -55,23 +55,22 @@ def dot_group_rows(
 
 
 @intrinsic
-def dot_byte_rows(typingctx, x, rows, blocks, words, length, outputs, planes, first, last, deep, out):
+def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, outputs, planes, first, last, deep, out):
     """out[r outputs + o] = sum of products, int64, of row r of x and the packed weights of output o, first <= o < last.
 
-    words are flat planes of `outputs` rows of `length` words, 8 or more. Block b of x int8[rows blocks 8 64] has the
-    bytes for the 8 words from 8 b on, the last block for the last 8 words, in the order of `spread`. Sums fit
-    into int32. rows is 1 to MOST_ROWS; deep says that codes may be more than 127.
+    Planes are `between` words apart, the first from words[0] on, and have a row of `length` words for each output.
+    Block b of x int8[rows blocks 8 64] has the bytes for the 8 words from 8 b on, the last block for the last 8 words,
+    in the order of `spread`; the words after a shorter row are read too, and meet zeros. Sums fit into int32. rows is 1
+    to MOST_ROWS; deep says that codes may be more than 127.
     """
     i64 = types.int64
-    signature = types.void(x, i64, i64, words, i64, i64, i64, i64, i64, types.boolean, out)
+    signature = types.void(x, i64, i64, words, i64, i64, i64, i64, i64, i64, types.boolean, out)
 
     def codegen(context, builder, signature, args):
-        _, rows, blocks, _, length, outputs, planes, first, last, deep, _ = args
-        x, w, target = (pointer(context, builder, signature, args, i) for i in (0, 3, 10))
-        _call(
-            builder, _counting, (32,), (rows, const(32), planes, deep),
-            [x, blocks, w, length, outputs, first, last, target],
-        )  # fmt: skip
+        _, rows, blocks, _, between, length, outputs, planes, first, last, deep, _ = args
+        x, w, target = (pointer(context, builder, signature, args, i) for i in (0, 3, 11))
+        operands = [x, blocks, w, between, length, outputs, first, last, target]
+        _call(builder, _counting, (32,), (rows, const(32), planes, deep), operands)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -122,12 +121,13 @@ def _counting(module, rows, unit, planes, deep):
     if name in module.globals:
         return module.globals[name]
     word = I64.as_pointer()
-    function = own_function(module, name, [I8.as_pointer(), I64, word, I64, I64, I64, I64, word])
+    function = own_function(module, name, [I8.as_pointer(), I64, word, I64, I64, I64, I64, I64, word])
     builder = ir.IRBuilder(function.append_basic_block())
-    x, blocks, words, length, outputs, first, last, out = function.args
-    of_planes = _planes_of(builder, words, builder.mul(outputs, length), planes)
+    x, blocks, words, between, length, outputs, first, last, out = function.args
+    of_planes = _planes_of(builder, words, between, planes)
     of_rows = [builder.mul(blocks, const(r)) for r in range(rows)]
     end = builder.sub(length, const(unit // 4))  # where the last block begins
+    end = builder.select(builder.icmp_signed("<", end, const(0)), const(0), end)
     with cgutils.for_range(builder, builder.sub(last, first)) as output:
         o = builder.add(first, output.index)
         row = builder.mul(o, length)

@@ -30,7 +30,7 @@ _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as
 TINY = np.float32(1e-36)  # 127 / it is a float32
 _SMALL = 16, 32  # elements of groups that are shorter than a word
 _MOST_BYTE = 255
-_FEW, _SHORTEST, _LONGEST = 4, 449, 1 << 16  # rows and elements of a row that `byte_row_product` takes
+FEW, _LONGEST = 4, 1 << 16  # rows and elements of a row that `byte_row_product` takes
 _FAR = 1 << 11  # 32 products of int8 and levels that are nearer to 0 have a sum that float32 is exact for
 _FLOATS = "float16", "float32", "bfloat16"
 
@@ -63,8 +63,8 @@ def product(
         a = a if step is None else step(a)
     rows, shape = contiguous(a).reshape(-1, w.shape[1]), (*a.shape[:-1], w.shape[0])
 
-    few = quantize_x == "row" and not in_groups and len(rows) <= _FEW and has_kernel(device, "byte_row_product")
-    plain = _plain(op, w) if few else None
+    few = quantize_x == "row" and not in_groups and len(rows) <= FEW and has_kernel(device, "byte_row_product")
+    plain = in_place(op, w) if few else None
 
     def call(buffer: Array | None) -> Any:
         if quantize_x is None:
@@ -72,7 +72,7 @@ def product(
         elif in_groups:
             y = _by_groups(op, rows, w, k if quantize_x == "row" else quantize_x)
         elif plain is not None:
-            y = _by_sums(op, rows, w, plain)
+            y = by_words(op, *codes_of(op, rows), w)
         else:
             y = by_codes(op, rows, w, quantize_x, integers)
         if shift is not None:
@@ -218,26 +218,28 @@ def _check_finite(op: str, x: Array, wrong: Any) -> None:
         )
 
 
-def _plain(op: str, w: QuantArray) -> Operand | None:
+def in_place(op: str, w: QuantArray) -> Operand | None:
     """Lower w, if `byte_row_product` takes it: levels evenly spaced, the same constants along a row; else None."""
-    if w.group is not None or not _SHORTEST <= w.shape[1] <= _LONGEST or w.dtype.kind in ("table", "basis"):
+    if w.group is not None or not 0 < w.shape[1] <= _LONGEST or w.dtype.kind in ("table", "basis"):
         return None
     b = lower(op, "w", w)
     return b if b.recoded is None and len(b.terms) == 1 else None
 
 
-def _by_sums(op: str, x: Array, w: QuantArray, b: Operand) -> Array:
-    """Compute what `by_codes` does, of few rows, from the words of w, lowered as b: no layout of them is held."""
-    codes, scale = codes_of(op, x)
-    _, _, first, apart = b.terms[0].tolist()
-    sums = np.empty((len(x), w.shape[0]), np.int64)
-    kernel("cpu", "byte_row_product")(codes, w.words.reshape(w.bits, w.shape[0], -1), sums)
-    total = codes.sum(axis=1, keepdims=True, dtype=np.int64)
-    y: Array = first * total + apart * sums
-    if not b.exact:  # in the order of docs/decisions/0001, and rounded as a product is
-        by, offset = (a.reshape(-1) for a in b.constants(2))
-        y = (by * y + offset * total + 0.0).astype(np.float32)
-    return (y.astype(np.float64) / scale + 0.0).astype(np.float32)
+def by_words(op: str, codes: Array, scale: Array, w: QuantArray) -> Array:
+    """Compute what `by_codes` does from the words of w, which `in_place` takes: no layout of them is held.
+
+    The words are read again for each FEW rows.
+    """
+    b = lower(op, "w", w)
+    y, (_, _, first, apart) = np.empty((len(codes), w.shape[0]), np.float32), b.terms[0].tolist()
+    by, offset = np.empty((2, 0)) if b.exact else (np.broadcast_to(a.reshape(-1), w.shape[0]) for a in b.constants(2))
+    operands = w.words.reshape(w.bits, w.shape[0], -1), first, apart, contiguous(by), contiguous(offset)
+    scales = scale.reshape(-1)
+    for row in range(0, len(codes), FEW):
+        some = slice(row, row + FEW)
+        kernel("cpu", "byte_row_product")(codes[some], scales[some], *operands, y[some])
+    return y
 
 
 def by_codes(

@@ -31,13 +31,15 @@ from ..products import float_rows
 from ..products.matrix_product import linear
 from ..products.operand import from_dense
 from ..statistical.map_reduce import map_reduce
+from . import scores
 from .rabitq import RotatedRows
+from .scores import Product, Scores, ratio
 
 DISTANCES, SETS, PRODUCTS = ("hamming", "l2"), ("jaccard", "dice", "tversky"), ("dot", "cosine", "l2")
 METRICS = ("hamming", *SETS, *PRODUCTS)
 ALIASES = {"tanimoto": "jaccard"}
 _TVERSKY = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5)}  # alpha and beta; all sums are exact
-Scores = Callable[[Any], Array]
+_FEW = 16  # queries that meet the words of rows, which are read again for each `float_rows.FEW`
 
 
 class Metric(NamedTuple):
@@ -59,21 +61,22 @@ def rotated_of(queries: Any, database: Any, metric: Metric) -> Any:
     return database.rotated(queries, metric.name) if isinstance(database, RotatedRows) else queries
 
 
-def scores_of(op: str, queries: Any, rotated: Any, database: Any, metric: Metric) -> Scores:
+def scores_of(op: str, queries: Any, rotated: Any, database: Any, metric: Metric) -> Scores | Callable[[Any], Array]:
     """Return a function of packed or rotated rows [n d], a part of a database, that gives scores [queries n].
 
     queries: QuantArray [m d], or for products float32 or int8 arrays; rotated: `rotated_of` them.
     """
     if isinstance(database, RotatedRows):
-        return database.scores(queries, rotated, metric.name, lambda x: _product_with(op, x, metric.quantize_queries))
+        product = _product_with(op, rotated, database.codes, metric.quantize_queries)
+        return database.scores(queries, metric.name, product)
     if metric.name == "hamming":
         return _hamming(queries)
     if metric.name in SETS:
         return _sets(queries, metric)
-    return _products(op, queries, metric)
+    return _products(op, queries, database, metric)
 
 
-def _hamming(queries: QuantArray) -> Scores:
+def _hamming(queries: QuantArray) -> Callable[[Any], Array]:
     """d - 2 * differing is the product of signs; for more bits, elements are compared."""
     if queries.bits > 1:
         return lambda rows: hamming(queries[:, None], rows[None])
@@ -86,7 +89,7 @@ def _hamming(queries: QuantArray) -> Scores:
     return scores
 
 
-def _sets(queries: QuantArray, metric: Metric) -> Scores:
+def _sets(queries: QuantArray, metric: Metric) -> Callable[[Any], Array]:
     members, of_query = _of_law(queries, uint1), _squares(_of_law(queries, uint1))[:, None]
 
     def scores(rows: QuantArray) -> Array:
@@ -97,47 +100,44 @@ def _sets(queries: QuantArray, metric: Metric) -> Scores:
     return scores
 
 
-def _products(op: str, queries: Any, metric: Metric) -> Scores:
-    of_query = None if metric.name == "dot" else _squares(queries)[:, None]
-    product = _product_with(op, queries, metric.quantize_queries)
-
-    def scores(rows: QuantArray) -> Array:
-        products = product(rows)
-        if of_query is None:
-            return products
-        of_row = _squares(rows)[None]
-        if metric.name == "cosine":
-            norms = np.sqrt(of_query.astype(np.float64)) * np.sqrt(of_row.astype(np.float64))
-            return ratio(products, norms)
-        exact = products.dtype.kind == "i" and of_query.dtype.kind == of_row.dtype.kind == "i"
-        wide = np.int64 if exact else np.float64
-        squares: Array = np.maximum(of_query + of_row - 2 * products.astype(wide), 0)
-        return squares
-
-    return scores
+def _products(op: str, queries: Any, database: QuantArray, metric: Metric) -> Scores:
+    product = _product_with(op, queries, database, metric.quantize_queries)
+    if metric.name == "dot":
+        return Scores(product)
+    if metric.name == "l2":
+        return Scores(product, scores.DISTANCE, _squares(queries), _squares)
+    return Scores(product, scores.COSINE, _lengths(queries), _lengths)
 
 
-def _product_with(op: str, queries: Any, quantize_queries: QuantizeX) -> Scores:
-    """Return a function of rows that gives queries @ rows.T. The queries are the weights of a product, whose layout is
-    made once; that of a block of rows would be made for each call."""
-    if not isinstance(queries, QuantArray) and queries.dtype.kind != "f":
-        queries = from_dense(queries, 1)
+def _product_with(op: str, queries: Any, database: QuantArray, quantize_queries: QuantizeX) -> Product:
+    """Return the products of queries and rows of the database. The queries are the weights of a product, whose layout
+    is made once; that of a block of rows would be made for each call."""
     if isinstance(queries, QuantArray):
-        return lambda rows: linear(rows, queries).T
-    if quantize_queries is None:
-        return lambda rows: linear(queries, rows)
-    if quantize_queries == "row" and queries.size:  # the same as below, with codes that are made once
-        codes, scale = float_rows.codes_of(op, queries, float_rows.TINY)
-        whole = from_dense(codes, 1)
-        return lambda rows: (linear(rows, whole).T.astype(np.float64) / scale).astype(np.float32)
-    return lambda rows: float_rows.by_codes(
-        op, queries, rows, quantize_queries, lambda codes, part: linear(part, from_dense(codes, 1)).T, float_rows.TINY
-    )
+        return Product(lambda rows: linear(rows, queries).T)
+    floats = queries.dtype.kind == "f"
+    if floats and quantize_queries is None:
+        return Product(lambda rows: linear(queries, rows))
+    if floats and (quantize_queries != "row" or not queries.size):
+        return Product(
+            lambda rows: float_rows.by_codes(
+                op, queries, rows, quantize_queries, lambda codes, part: linear(part, from_dense(codes, 1)).T,
+                float_rows.TINY,
+            )
+        )  # fmt: skip
+    codes, scale = float_rows.codes_of(op, queries, float_rows.TINY) if floats else (queries, None)
+    if 0 < len(codes) <= _FEW and len(database) and codes.dtype == np.int8:
+        plain = float_rows.in_place(op, database[:1])
+        if plain is not None and not (plain.exact and scale is None):
+            divisors = np.ones((len(codes), 1), np.float32) if scale is None else scale
+            return Product(lambda rows: float_rows.by_words(op, codes, divisors, rows))
+    whole = from_dense(codes, 1)
+    return Product(lambda rows: linear(rows, whole).T, None if scale is None else scale[:, 0].astype(np.float64))
 
 
-def ratio(numerator: Array, denominator: Array) -> Array:
-    """numerator / denominator in float64, and 0 for 0 / 0."""
-    return np.divide(numerator, denominator, out=np.zeros(denominator.shape), where=denominator != 0)
+def _lengths(x: Any) -> Array:
+    """Return the length of each row."""
+    lengths: Array = np.sqrt(_squares(x).astype(np.float64))
+    return lengths
 
 
 def _squares(x: Any) -> Array:

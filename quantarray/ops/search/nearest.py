@@ -19,10 +19,11 @@ from . import checking, metrics
 from .candidates import best_of, taken
 from .metrics import Metric
 from .rabitq import RotatedRows
+from .scores import Scores
 from .selection import Best
 
 Name = Literal["hamming", "jaccard", "tanimoto", "dice", "tversky", "dot", "cosine", "l2"]
-_SCORES = 1 << 18  # of a block: some 16 MB with what is computed of them
+_SCORES = 1 << 20  # of a block: some 16 MB with what is computed of them
 _PIECES = 8  # of rows, which threads take
 _CANDIDATES = 1 << 22  # that are in memory at once, at 16 bytes
 
@@ -166,18 +167,21 @@ def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric, number: 
             parts.append(best_of(op, some, searched, k, how, number))
             continue
         best = Best(len(some), n, k, how.sign)
-        for first, block in _blocks(op, some, searched, how, max(1, _SCORES // max(1, len(some)))):
-            best.add(block, first)
+        scores = metrics.scores_of(op, some, metrics.rotated_of(some, searched, how), searched, how)
+        for first, rows in _blocks(searched, max(1, _SCORES // max(1, len(some)))):
+            if isinstance(scores, Scores):
+                best.add_products(scores, rows, first)
+            else:
+                best.add(scores(rows), first)
         parts.append(best.result())
-    scores, ids = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return scores, ids
+    values, ids = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return values, ids
 
 
-def _blocks(op: str, asked: Any, searched: Any, how: Metric, size: int) -> Iterator[tuple[int, Array]]:
-    """(first row, scores [queries rows]) of each `size` rows, and of none where there are none."""
-    scores = metrics.scores_of(op, asked, metrics.rotated_of(asked, searched, how), searched, how)
-    for first in range(0, max(1, len(searched)), size):
-        yield first, scores(searched[first : first + size])
+def _blocks(rows: Any, size: int) -> Iterator[tuple[int, Any]]:
+    """(first row, `size` rows) of each block, and of none where there are none."""
+    for first in range(0, max(1, len(rows)), size):
+        yield first, rows[first : first + size]
 
 
 def within(
@@ -215,7 +219,10 @@ def within(
         query, row, scores = _within_by_words(asked, rows, how, limit * how.sign, 4 * size)
     else:
         parts = []
-        for first, block in _blocks(op, asked if asked.ndim == 2 else asked[None], rows, how, size):
+        several = asked if asked.ndim == 2 else asked[None]
+        scores_of = metrics.scores_of(op, several, metrics.rotated_of(several, rows, how), rows, how)
+        for first, some in _blocks(rows, size):
+            block = scores_of(some)
             query, row = np.nonzero(how.sign * block <= limit)
             parts.append((query, row + first, block[query, row]))
         query, row, scores = (np.concatenate(each) for each in zip(*parts, strict=True))

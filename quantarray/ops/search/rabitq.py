@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ...quantizers.uniform import Uniform
 from ..creation.creation import from_codes
 from ..manipulation.joining import joined
 from ..manipulation.taking import take
+from .scores import ESTIMATE, Product, Scores
 
 METRICS = ("dot", "l2")
 _ROUNDS = 4  # of signs and Hadamard matrices
@@ -123,19 +124,13 @@ class RotatedRows:
         back: Array = self.codes.dequantize() @ _rotation(len(self.center), int(self.seed)).T + self.center
         return back
 
-    def scores(
-        self, queries: Array, rotated: Array, metric: str, product: Callable[[Array], Callable[[QuantArray], Array]]
-    ) -> Callable[[Any], Array]:
-        """Return a function of rows, some of these, that gives estimates [m rows] for queries [m d], also `rotated`.
-
-        product: of rotated queries, a function of codes that gives their products.
-        """
-        products = product(rotated)
+    def scores(self, queries: Array, metric: str, product: Product) -> Scores:
+        """Return estimates of some of these rows for queries [m d]; product: of rotated queries and codes."""
+        codes = attrgetter("codes")
         if metric == "dot":
-            shift = (queries @ self.center.astype(np.float64))[:, None]
-            return lambda rows: products(rows.codes) + shift
-        squares = np.square((queries - self.center).astype(np.float64)).sum(axis=1)[:, None]
-        return lambda rows: squares + np.square(rows.norms.astype(np.float64)) - 2 * products(rows.codes)
+            return Scores(product, of_query=queries @ self.center.astype(np.float64), codes=codes)
+        squares = np.square((queries - self.center).astype(np.float64)).sum(axis=1)
+        return Scores(product, ESTIMATE, squares, attrgetter("norms"), codes)
 
     def rotated(self, queries: Array, metric: str) -> Array:
         """Return rotated queries float32 [m D], less the center for "l2"."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ...backends.registry import kernel
+from ...backends.registry import contiguous, kernel
 from ...core.dtypes import Array
+from .scores import Scores
 
 _FAR = np.iinfo(np.int64).max
 _NOT_SIGN = _FAR  # the bits of a float64 that have its magnitude
@@ -21,7 +24,7 @@ class Best:
         self._k, self._sign, self._flip = k, sign, 0
         self._pairs: Array = np.empty((2, queries, min(2 * k, rows)), np.int64)
         self._counts, self._limits = np.zeros(queries, np.int64), np.full(queries, _FAR)
-        self._dtype = np.dtype(np.int64)
+        self._dtype: np.dtype[Any] = np.dtype(np.int64)
 
     def add(self, scores: Array, first: int) -> None:
         """Look at the scores [queries n] of rows from `first` on, which come after all rows that were added before."""
@@ -32,6 +35,22 @@ class Best:
         if self._k and signed.size:
             operands = self._flip, first, self._k, self._counts, self._limits, self._pairs
             kernel("cpu", "add_candidates")(signed.view(np.int64), *operands)
+
+    def add_products(self, scores: Scores, rows: Any, first: int) -> None:
+        """Look at the scores of rows from `first` on, a block, without an array of them where products are floats."""
+        products = scores.product.function(scores.codes(rows))
+        if products.dtype.kind != "f" and scores.product.divisors is None:
+            self.add(scores(rows), first)
+            return
+        self._dtype = np.dtype(np.float32) if scores.of_query is None else np.dtype(np.float64)
+        self._flip = _NOT_SIGN
+        if not (self._k and products.size):
+            return
+        across = not products.flags.c_contiguous
+        terms = scores.terms(len(products), rows)
+        laid_out = contiguous(products.T if across else products)
+        state = first, self._k, self._counts, self._limits, self._pairs
+        kernel("cpu", "add_products")(laid_out, across, *terms, scores.metric, *state)
 
     def result(self) -> tuple[Array, Array]:
         """Return the scores [queries k], of the dtype that was added, and rows, best first."""

@@ -133,12 +133,15 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
-@pytest.mark.parametrize("k", [448, 449, 512, 513, 1100])
-def test_few_rows_from_words(form, rows, k):
+@pytest.mark.parametrize("outputs", [1, 2, 9, 40])
+@pytest.mark.parametrize("k", [1, 64, 65, 130, 256, 448, 449, 512, 513, 1100])
+def test_few_rows_from_words(form, rows, k, outputs):
     """Up to 4 rows have a kernel of their own, and the same results as those rows among more."""
-    w = FORMS[form](RNG.integers(0, 256, (9, k), dtype=np.uint8))
+    w = FORMS[form](RNG.integers(0, 256, (outputs, k), dtype=np.uint8))
     x = RNG.normal(size=(5, k)).astype(np.float32)
-    np.testing.assert_array_equal(qa.linear(x[:rows], w, quantize_x="row"), qa.linear(x, w, quantize_x="row")[:rows])
+    for part in (w, w[outputs // 3 :], w[::2]):
+        y = qa.linear(x[:rows], part, quantize_x="row")
+        np.testing.assert_array_equal(y, qa.linear(x, part, quantize_x="row")[:rows])
 
 
 @pytest.mark.parametrize("k", [2**16, 2**16 + 1])

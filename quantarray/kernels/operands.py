@@ -166,7 +166,7 @@ class Finish(NamedTuple):
     thresholds: Array  # of extra's dtype or float64 [T lanes]: a code counts those below the value; NaN is below all
     flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
     toggles: Array  # uint64[T + 1 planes], all ones or none: bits of code 0, then those that change at each threshold
-    lines: Array  # float64[4 or 5 lanes] of `rank_lines.py`: lines of ranks, for more than 15 thresholds; or empty
+    lines: Array  # float64[4, 5 or 9 lanes] of `rank_lines.py`: lines of ranks, for 15 thresholds or more; or empty
 
 
 class Shortcut(NamedTuple):

@@ -3,8 +3,7 @@
 import numpy as np
 
 from ..epilogue.finish import Lanes, flips_and_lanes, store, target
-from ..epilogue.ranks import NEAR
-from ..epilogue.strips import put_strip_by_lines
+from ..epilogue.strips import put_strip_by_lines, single_lines
 from ..int8.expand import expand
 from ..llvm.vectors import LANES
 from ..llvm.views import Limits, Planes, Rows, View
@@ -68,7 +67,8 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
     columns, start, unit = plan.kinds.size // rows, first_line(pairs), abs(x.terms[0, 3])
     copies, dense = w.values.shape[0], words.size == 0
     lanes, no_extra = np.empty((columns, CHANNELS), np.int32), np.zeros(LANES, np.int32)
-    by_lines = not dense and copies == 1 and to.plain and to.lines.shape[0] == NEAR
+    singles = single_lines(to.lines)
+    by_lines = not dense and copies == 1 and to.plain and singles.size > 0
     apart = words.shape[2]
     while row < end:
         image, top = row // rows, row % rows
@@ -94,7 +94,7 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
                         flips, used = flips_and_lanes(to.flip, near)
                         limits, sums = Limits(to.thresholds, near.at, flips, used), Rows(lanes, part, CHANNELS)
                         row_words = Rows(words, into * apart, apart)
-                        put_strip_by_lines(sums, columns, View(no_extra, 0), limits, to.lines, 1, channel, row_words)
+                        put_strip_by_lines(sums, columns, View(no_extra, 0), limits, singles, 1, channel, row_words)
                         continue
                     for p in range(columns):
                         store(lanes, p, part, near, into + p, to)

@@ -80,7 +80,7 @@ def _function(module, kind, compare):
     if kind in (I32, I64):
         with builder.if_then(builder.icmp_signed("!=", line_lanes, const(0))):
             ranks = _on_lines(builder, lanes, lines, line_lanes)
-            with builder.if_then(builder.icmp_signed("==", numbers, const(4))):
+            with builder.if_then(builder.icmp_signed("!=", numbers, const(NEAR))):
                 _store_ranks(builder, ranks, planes, store)
                 builder.ret_void()
             pairs = zip(ranks, lanes, columns, strict=True)

@@ -2,14 +2,16 @@
 
 from functools import reduce
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..llvm.vectors import F32, F64, I8, I32, LANES, const, full, joined, place_of, pointer, splat
+from ..llvm.vectors import F32, I8, I32, I64, LANES, const, full, joined, own_function, place_of, pointer, splat
 from ..llvm.views import flat
-from .ranks import BLENDED, bisect, corrected, limits_of, shape_of
+from ..runtime.jit import inner
+from .ranks import BLENDED, NEAR, bisect, corrected, limits_of, shape_of
 
 _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in registers
 
@@ -83,70 +85,127 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
     return signature, codegen
 
 
-@intrinsic
-def put_strip_by_lines(typingctx, dots, pixels, extra, limits, lines, step, channel, words):
-    """Store codes as `put_strip` does, of 5 to 8 planes, whose thresholds have lines of five rows (`rank_lines.py`).
+@inner
+def single_lines(lines):
+    """Return float32[5 lanes] for `put_strip_by_lines`, from lines of five rows (`rank_lines.py`); else none.
 
-    Sums are dots[p * apart + l] of `Rows`. Such lines are right in float32, too, in which they are a few 2**-8 of a
-    rank off: the ranks that they give are right up to 1 / 16 of one.
+    Slopes, shifts, least and greatest value of a rank and a fraction, and how far a fraction may be from a half.
+    """
+    first = lines.shape[0] - NEAR  # after exact ones, where there are
+    singles = np.empty((NEAR, lines.shape[1] if first >= 0 else 0), np.float32)
+    half = np.float32(0.5)
+    for lane in range(singles.shape[1]):
+        singles[0, lane] = lines[first, lane]
+        singles[1, lane] = np.float32(lines[first + 1, lane]) + half
+        singles[2, lane] = np.float32(lines[first + 2, lane]) + half
+        singles[3, lane] = np.float32(lines[first + 3, lane]) + np.float32(1.25)
+        singles[4, lane] = lines[first + 4, lane]
+    return singles
+
+
+@intrinsic
+def put_strip_by_lines(typingctx, dots, pixels, extra, limits, singles, step, channel, words):
+    """Store codes as `put_strip` does, of 5 to 8 planes, whose thresholds have `single_lines`.
+
+    Sums are dots[p * apart + l] of `Rows`, int32. A rank is trunc(z), z = clip(slope * sum + shift) in float32. Where
+    the fraction of a z is far from a half, sums around it may have the rank before or after (`rank_lines.py`): only
+    such vectors are compared with thresholds, which takes as long as all the rest.
     """
     i64 = types.int64
-    signature = types.void(dots, i64, extra, limits, lines, i64, i64, words)
+    signature = types.void(dots, i64, extra, limits, singles, i64, i64, words)
 
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
-        dots, extras, limits, lines, words = (
+        dots, extras, limits, singles, words = (
             pointer(context, builder, signature, args, i, args[j])
             for i, j in ((0, 1), (4, 5), (6, 7), (10, 7), (13, 14))
         )
         apart = shape_of(context, builder, signature, args, 6)[1]
         planes, rows, row_words = shape_of(context, builder, signature, args, 13)
         next_row, pixels, flips, used, step, channel, next_pixel = (args[i] for i in (2, 3, 8, 9, 11, 12, 15))
-        sums, floats = full(dots.type.pointee), ir.VectorType(F32, full(dots.type.pointee).count)
-        firsts = range(0, LANES, sums.count)
-        bits = ir.IntType(LANES)
-        flips, used = builder.trunc(flips, bits), builder.trunc(used, bits)
-        plane, nth = builder.mul(rows, row_words), builder.udiv(channel, const(LANES))
-        times = splat(builder, builder.trunc(step, sums.element), sums.count)
-
-        def load(data, lane):
-            return builder.load(place_of(builder, data, lane, sums), align=4)
-
-        def numbers(k, lane):
-            row = builder.gep(lines, [builder.mul(apart, const(k))])
-            wide = builder.load(place_of(builder, row, lane, ir.VectorType(F64, sums.count)), align=8)
-            return builder.fptrunc(wide, floats)
-
-        fixed = [load(extras, first) for first in firsts]
-        constants = [[numbers(k, first) for k in range(4)] for first in firsts]
-        columns = [builder.gep(limits, [const(first)]) for first in firsts]
-
-        def rank(value, column, line):
-            slope, shift, least, most = line
-            near = builder.fadd(builder.fmul(builder.sitofp(value, floats), slope), shift)
-            near = builder.select(builder.fcmp_ordered("<", near, least), least, near)
-            near = builder.select(builder.fcmp_ordered(">", near, most), most, near)
-            whole = builder.fptosi(near, ir.VectorType(I32, sums.count))
-            return corrected(builder, whole, value, column, apart, ir.IRBuilder.icmp_signed)
-
-        def put(number):
-            with cgutils.for_range(builder, pixels) as pixel:
-                row = builder.gep(dots, [builder.mul(pixel.index, next_row)])
-                values = [
-                    builder.add(one, builder.mul(load(row, at), times)) for one, at in zip(fixed, firsts, strict=True)
-                ]
-                ranks = [rank(*of) for of in zip(values, columns, constants, strict=True)]
-                codes = builder.trunc(joined(builder, ranks), ir.VectorType(I8, LANES))
-                word = builder.gep(words, [builder.mul(pixel.index, next_pixel)])
-                for j in range(number):
-                    bit = builder.and_(codes, splat(builder, I8(1 << j), LANES))
-                    mask = builder.bitcast(builder.icmp_unsigned("!=", bit, bit.type(None)), bits)
-                    place = builder.gep(word, [builder.mul(plane, const(j))])
-                    place = builder.gep(builder.bitcast(place, bits.as_pointer()), [nth])
-                    builder.store(builder.and_(builder.xor(mask, flips), used), place)
-
-        for number in range(BLENDED + 1, 9):
-            with builder.if_then(builder.icmp_signed("==", planes, const(number))):
-                put(number)
+        first = builder.gep(builder.bitcast(words, I32.as_pointer()), [builder.udiv(channel, const(LANES))])
+        shared = _by_lines(builder.module)
+        plane = builder.mul(rows, row_words)
+        operands = [dots, next_row, pixels, extras, limits, singles, apart, flips, used, step]
+        builder.call(shared, [*operands, first, plane, next_pixel, planes])
 
     return signature, codegen
+
+
+def _by_lines(module):
+    """Build one function for all places of a kernel that store codes by lines."""
+    name = "quantarray.put_strip_by_lines"
+    if name in module.globals:
+        return module.globals[name]
+    whole = I32.as_pointer()
+    takes = [whole, I64, I64, whole, whole, F32.as_pointer(), *[I64] * 4, whole, *[I64] * 3]
+    function = own_function(module, name, takes)
+    builder = ir.IRBuilder(function.append_basic_block())
+    dots, next_row, pixels, extras, limits, singles, apart, flips, used, step, words, plane, next_pixel, planes = (
+        function.args
+    )
+    sums = full(I32)
+    firsts, floats = range(0, LANES, sums.count), ir.VectorType(F32, sums.count)
+
+    def load(data, lane, kind):
+        return builder.load(place_of(builder, data, lane, kind), align=4)
+
+    fixed = [load(extras, lane, sums) for lane in firsts]
+    rows = [builder.gep(singles, [builder.mul(apart, const(k))]) for k in range(NEAR)]
+    lines = [[load(row, lane, floats) for row in rows] for lane in firsts]
+    columns = [builder.gep(limits, [const(lane)]) for lane in firsts]
+    flips, used = (builder.trunc(mask, I32) for mask in (flips, used))
+    half, zero = ir.Constant(floats, [0.5] * sums.count), ir.Constant(floats, [0.0] * sums.count)
+    times = splat(builder, builder.trunc(step, I32), sums.count)
+
+    def near(value, line):
+        """Return (rank, z - 0.5, whether a threshold has to tell) of each lane."""
+        slope, shift, least, most, right = line
+        z = builder.fadd(builder.fmul(builder.sitofp(value, floats), slope), shift)
+        z = builder.select(builder.fcmp_ordered("<", z, least), least, z)
+        z = builder.select(builder.fcmp_ordered(">", z, most), most, z)
+        rank = builder.fptosi(z, sums)
+        below = builder.fsub(z, half)
+        off = builder.fsub(below, builder.sitofp(rank, floats))
+        off = builder.select(builder.fcmp_ordered("<", off, zero), builder.fsub(zero, off), off)
+        return rank, below, builder.fcmp_ordered(">", off, right)
+
+    with cgutils.for_range(builder, pixels) as pixel:
+        row = builder.gep(dots, [builder.mul(pixel.index, next_row)])
+        values = [
+            builder.add(one, builder.mul(load(row, lane, sums), times)) for one, lane in zip(fixed, firsts, strict=True)
+        ]
+        ranks, lower, unsure = zip(*map(near, values, lines), strict=True)
+        some = builder.bitcast(reduce(builder.or_, unsure), ir.IntType(sums.count))
+        sure, checked, then = builder.block, builder.append_basic_block(), builder.append_basic_block()
+        builder.cbranch(builder.icmp_unsigned("!=", some, some.type(0)), checked, then)
+        builder.position_at_end(checked)
+        exact = [
+            corrected(builder, builder.fptosi(one, sums), *of, apart, ir.IRBuilder.icmp_signed)
+            for one, *of in zip(lower, values, columns, strict=True)
+        ]
+        checked = builder.block
+        builder.branch(then)
+        builder.position_at_end(then)
+        merged = []
+        for rank, other in zip(ranks, exact, strict=True):
+            merged.append(builder.phi(sums))
+            merged[-1].add_incoming(rank, sure)
+            merged[-1].add_incoming(other, checked)
+        codes = builder.trunc(joined(builder, merged), ir.VectorType(I8, LANES))
+        word = builder.bitcast(words, I64.as_pointer())
+        word = builder.gep(word, [builder.mul(pixel.index, next_pixel)])
+
+        def put(j):
+            bit = builder.and_(codes, splat(builder, I8(1 << j), LANES))
+            mask = builder.bitcast(builder.icmp_unsigned("!=", bit, bit.type(None)), I32)
+            place = builder.bitcast(builder.gep(word, [builder.mul(plane, const(j))]), whole)
+            builder.store(builder.and_(builder.xor(mask, flips), used), place)
+
+        for j in range(BLENDED):
+            put(j)
+        for j in range(BLENDED, 8):
+            with builder.if_then(builder.icmp_signed(">", planes, const(j)), likely=True):
+                put(j)
+    builder.ret_void()
+    return function

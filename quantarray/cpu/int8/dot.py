@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..epilogue.finish import finish_tile, target
+from ..epilogue.finish import finish_tile, flips_and_lanes, target
+from ..epilogue.strips import put_strip_by_lines, single_lines
 from ..llvm.vectors import LANES, TILE
-from ..llvm.views import ByteWeights, Planes, Rows, RunSpan, TileSpan, View
+from ..llvm.views import ByteWeights, Limits, Planes, Rows, RunSpan, TileSpan, View
 from ..popcount.affine import Added
 from ..popcount.packed_weights import QUADS, interleave, restore
 from ..popcount.tile_tasks import Effort, Task, drive, tiles_of
@@ -103,6 +104,23 @@ def _dot(codes, windows, tile, kind, weights, stretch, totals, total):
     dot_tile(codes, View(windows, tile * TILE), weights, spans, stretch.fresh, View(totals, total * LANES))
 
 
+@inline
+def _put_tile(totals, total, i, lanes, places, added, singles, to):
+    """Store codes of tile i by lines, its neighbouring pixels together; totals[total ..] are its sums."""
+    flips, used = flips_and_lanes(to.flip, lanes)
+    limits, size, apart, p = Limits(to.thresholds, lanes.at, flips, used), places.sizes[i], to.words.shape[2], 0
+    extra = View(added.fixed, places.kinds[i] * added.fixed.shape[1] + lanes.at)
+    while p < size:
+        row, count = places.rows[i, p], 1
+        while p + count < size and places.rows[i, p + count] == row + count:
+            count += 1
+        sums = Rows(totals, (total + p) * LANES, LANES)
+        put_strip_by_lines(
+            sums, count, extra, limits, singles, added.step, lanes.channel, Rows(to.words, row * apart, apart)
+        )
+        p += count
+
+
 @partial(Kernel, takes=True)
 def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
     w, plan, finish = prepared
@@ -125,7 +143,9 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
         slots, apart_slots, apart_blocks = BAND, TILE, BAND * TILE
         totals = empty_lines(PAIR * BAND * TILE, np.int32)
         firsts, spans = whole_spans(plan, length, stretches)
-    to = target(finish, values, words)
+    to, singles = target(finish, values, words), single_lines(finish.lines)
+    by_lines = words.size > 0 and to.plain and singles.size > 0 and added.along == 0
+    by_lines = by_lines and (w.groups == 1 or w.group_lanes % LANES == 0)  # all lanes of a block are of one half word
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0
@@ -157,7 +177,10 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                         _dot(codes, windows, i, places.kinds[i], pair_weights, stretch, totals, total)
                     for b in range(near if s + 1 == stretches else 0):
                         lanes = lanes_of(group, pair + b)
-                        finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)
+                        if by_lines:
+                            _put_tile(totals, total + b * apart_blocks, i, lanes, places, added, singles, to)
+                        else:
+                            finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)
         low += band
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, starts)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..epilogue.finish import flips_and_lanes, store_tile, target
-from ..epilogue.ranks import BLENDED, NEAR
-from ..epilogue.strips import put_strip, put_strip_by_lines
+from ..epilogue.ranks import BLENDED
+from ..epilogue.strips import put_strip, put_strip_by_lines, single_lines
 from ..llvm.vectors import LANES, TILE
 from ..llvm.views import ByteWeights, Limits, Planes, Rows, RunSpan, View
 from ..popcount.affine import Added
@@ -110,7 +110,7 @@ def strips_of(plan, band, row, image):
 
 
 @inline
-def _put_band(totals, total, band, lanes, plan, added, to):
+def _put_band(totals, total, band, lanes, plan, added, singles, to):
     """Store codes of a band's pixels by 32 channels, whose sums begin at totals[total]."""
     flips, used = flips_and_lanes(to.flip, lanes)
     apart = to.words.shape[2]
@@ -125,7 +125,7 @@ def _put_band(totals, total, band, lanes, plan, added, to):
                 limits = Limits(to.thresholds, lanes.at, flips, used)
                 if to.words.shape[0] > BLENDED:
                     sums = Rows(totals, dots.at, LANES)
-                    put_strip_by_lines(sums, count, extra, limits, to.lines, added.step, lanes.channel, words)
+                    put_strip_by_lines(sums, count, extra, limits, singles, added.step, lanes.channel, words)
                 else:
                     put_strip(dots, count, extra, limits, added.step, lanes.channel, words)
 
@@ -166,7 +166,8 @@ def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
     code, totals, tile = first_line(codes), empty_lines(PAIR * positions + TILE, np.int32), empty_lines(TILE, np.int32)
     places, to = empty_places(1), target(finish, values, words)
     places.origins[...] = 0
-    several = to.words.size > 0 and to.plain and (to.words.shape[0] <= BLENDED or to.lines.shape[0] == NEAR)
+    singles = single_lines(to.lines)
+    several = to.words.size > 0 and to.plain and (to.words.shape[0] <= BLENDED or singles.size > 0)
     in_strips = to.thresholds.shape[0] == 1 or several
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
@@ -185,7 +186,7 @@ def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
             for b in range(near if s + 1 == stretches else 0):
                 lanes, total = lanes_of(Group(0, 0, w.group_lanes), pair + b), b * positions
                 if in_strips:
-                    _put_band(totals, total, band, lanes, plan, added, to)
+                    _put_band(totals, total, band, lanes, plan, added, singles, to)
                 else:
                     _store_band(View(totals, total), band, lanes, plan, added, tile, places, to)
         ready = chunk

@@ -13,12 +13,14 @@ import numpy as np
 
 from ...core.dtypes import Array
 
-_SEARCHED = 15  # thresholds up to which a search takes as long
+_SEARCHED = 14  # thresholds up to which a search takes as long
 NO_LINES = np.zeros((0, 0))
 _FAR = 2.0**35  # sums up to which slope * v in float64 is less than half of _MARGIN * slope from the exact product
 _MARGIN = 2.0**-16  # of the slope: how far from an integer a line stays where a rank ends
 _SINGLE = 2.0**16  # of slope * v: float32 is then a few 2**-8 of a rank off
+_LONE = 2.0**12  # of slope * v at a threshold that is alone in its lane
 _NEAR = 1 / 16  # ranks between a line half a rank below and the ranks that it gives
+_SPARE = 2.0**-16  # of a rank, for the rounding of that distance to float32
 _ROUNDS = 24  # of a search for slopes; five to eight are enough as a rule
 
 
@@ -26,7 +28,12 @@ def lines_of(thresholds: Array) -> Array:
     """Return float64 [4, lanes]: slopes, shifts, least and greatest ranks; an empty array where a lane has no line.
 
     thresholds [T lanes] ascend in T. The least and the greatest integer of their dtype are below and above all sums.
-    A fifth row, which is not read, says that ranks may be one less: rank r is r + 1 where v > thresholds[r].
+    With a fifth row, ranks may be one less: rank r is r + 1 where v > thresholds[r]. In float32 half a rank higher,
+
+        z = clip(f(v) * f(slope) + (f(shift) + 1/2), least + 1/2, most + 5/4)
+
+    they are right, trunc(z), where the fraction of z is not farther from 1/2 than the fifth row's number. Exact lines
+    of int32 have five such rows after their four, if all lanes have them.
 
     >>> lines_of(np.arange(-60, 33, 3, dtype=np.int32)[:, None])[0].round(2)
     array([0.33])
@@ -46,7 +53,9 @@ def lines_of(thresholds: Array) -> Array:
     value, margin = at * slope + shift, slope * _MARGIN
     ends_right = (value <= rank - margin) & (value + slope >= rank + margin)
     if ends_right[inside].all():
-        return np.stack([slope, shift, least, most]).astype(np.float64)
+        exact = np.stack([slope, shift, least, most]).astype(np.float64)
+        near = _near(thresholds, inside & (least != most), least, most) if thresholds.dtype == np.int32 else NO_LINES
+        return np.concatenate([exact, near]) if near.size else exact
     return _near(thresholds, inside & (least != most), least, most)
 
 
@@ -57,6 +66,8 @@ def _near(thresholds: Array, inside: Array, least: Array, most: Array) -> Array:
     lanes = np.arange(at.shape[1])
     gap = at[last, lanes] - at[first, lanes]
     slope = np.where(gap > 0, (last - first) / np.maximum(gap, 1), last - first + 1.0)
+    lone = np.abs(at[first, lanes]) > _LONE  # a line of one threshold may rise as slowly as float32 needs
+    slope = np.where((first == last) & lone, _LONE / np.maximum(np.abs(at[first, lanes]), 1), slope)
     middle = number + 0.5 - (at + 0.5) * slope  # shifts that are half a rank below between a threshold and the next sum
     shift = (np.max(middle, 0, where=inside, initial=-_FAR) + np.min(middle, 0, where=inside, initial=_FAR)) / 2
     changes, end = thresholds[1:] != thresholds[:-1], np.ones((1, len(lanes)), bool)
@@ -68,7 +79,21 @@ def _near(thresholds: Array, inside: Array, least: Array, most: Array) -> Array:
     exact = np.abs(at * slope).max() <= _SINGLE  # enough for float32
     if not exact or not (right[0] & right[1])[inside].all():
         return NO_LINES
-    return np.stack([slope, shift, np.minimum(least, last), last, np.zeros_like(slope)]).astype(np.float64)
+    alone = ~inside.any(axis=0)  # lanes of one rank
+    slope, shift = np.where(alone, 0, slope), np.where(alone, most, shift)
+    single = _right_in_single(slope, shift, thresholds.astype(np.int64), (before, after), inside)
+    return np.stack([slope, shift, np.minimum(least, last), last, single]).astype(np.float64)
+
+
+def _right_in_single(slope: Array, shift: Array, t: Array, ranks: tuple[Array, Array], inside: Array) -> Array:
+    """Return how far from a half fractions of z may be in float32, as kernels compute it, for trunc(z) to be right.
+
+    ranks: of a threshold, and of the integer after it. z rises with v, so its ranks are off between these by no more.
+    """
+    s, h = slope.astype(np.float32), shift.astype(np.float32) + np.float32(0.5)
+    at, after = ((v.astype(np.float32) * s + h).astype(np.float64) for v in (t, t + 1))
+    off = np.maximum(at - (ranks[0] + 1), ranks[1] - after)
+    return np.asarray(0.5 - _SPARE - np.max(off, axis=0, where=inside, initial=0))
 
 
 def _shifts(slope: Array, at: Array, rank: Array, inside: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Codes of more than 15 thresholds, on lines and searched, equal counts of the thresholds that a value passes."""
+"""Codes of 15 thresholds and more, on lines and searched, equal counts of the thresholds that a value passes."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import quantarray as qa
 from quantarray.ops.products.rank_lines import lines_of
 
-BITS = 5, 6, 7, 8
+BITS = 4, 5, 6, 7, 8
 
 
 def even(rng, count, channels, dtype):
@@ -46,8 +46,12 @@ def test_lines_give_ranks(seed, bits, channels, dtype):
     rng = np.random.default_rng(seed)
     t = with_ends(rng, even(rng, 2**bits - 1, channels, dtype))
     lines = lines_of(t)
-    assert lines.shape == (4, channels)
-    assert (ranks_of(lines, t, v := near(t)) == (v[:, None] > t).sum(axis=1)).all()
+    assert lines.shape in ((4, channels), (9, channels))
+    v = near(t)
+    ranks = (v[:, None] > t).sum(axis=1)
+    assert (ranks_of(lines[:4], t, v) == ranks).all()
+    if len(lines) == 9:
+        assert (ranks_of(lines[4:], t, v) == ranks).all() and (ranks_in_single(lines[4:], t, v) == ranks).all()
 
 
 def ranks_of(lines, t, v):
@@ -55,6 +59,16 @@ def ranks_of(lines, t, v):
     slope, shift, least, most = lines[:4]
     ranks = np.clip(v * slope + shift, least, most).astype(np.int64)
     return ranks if len(lines) == 4 else ranks + (v > np.take_along_axis(t, ranks, axis=0))
+
+
+def ranks_in_single(lines, t, v):
+    """Ranks of v in float32, compared with thresholds only where a fraction is far from a half, as kernels do."""
+    slope, shift, least, most, right = lines.astype(np.float32)
+    half = np.float32(0.5)
+    z = np.clip(v.astype(np.int32).astype(np.float32) * slope + (shift + half), least + half, most + np.float32(1.25))
+    ranks, lower = z.astype(np.int64), (z - half).astype(np.int64)
+    checked = lower + (v > np.take_along_axis(t, lower, axis=0))
+    return np.where(np.abs(z - half - ranks) > right, checked, ranks)
 
 
 @settings(max_examples=200, deadline=None)
@@ -68,20 +82,39 @@ def test_lines_near_ranks(seed, bits, channels, dtype):
     lines = lines_of(t)
     event(f"{len(lines)} rows")
     if lines.size:
-        assert (ranks_of(lines, t, v := near(t)) == (v[:, None] > t).sum(axis=1)).all()
+        ranks = ((v := near(t))[:, None] > t).sum(axis=1)
+        assert (ranks_of(lines[:5] if len(lines) == 5 else lines[:4], t, v) == ranks).all()
+        if len(lines) > 4 and dtype == "i4":
+            assert (ranks_in_single(lines[-5:], t, v) == ranks).all()
     assert lines.size or (off == 1).any()
 
 
 @pytest.mark.parametrize("moved", [-40, 40])
 def test_uneven_thresholds_have_none(moved):
     t = (np.arange(255, dtype=np.int32) * 100)[:, None] + np.arange(3, dtype=np.int32)
-    assert lines_of(t).shape == (4, 3)
+    assert lines_of(t).shape == (9, 3) and lines_of(t.astype(np.int64)).shape == (4, 3)
     t[100, 1] += moved
     assert lines_of(t).shape == (5, 3)
     t[100, 1], t[50, 1] = t[100, 1] + moved, t[50, 1] - 2 * moved
     assert not lines_of(t).size
-    assert not lines_of(t.astype(np.float64)).size and not lines_of(t[:15]).size
+    assert not lines_of(t.astype(np.float64)).size and not lines_of(t[:14]).size
     assert not lines_of(t.astype(np.int64)[:, :1] + 2**40).size  # float64 products are not exact enough
+
+
+@pytest.mark.parametrize("at", [0, 7, -70_000, 10**6, -(2**30), 2**30 + 3])
+@pytest.mark.parametrize("count", [1, 2])
+def test_lone_thresholds_have_lines(at, count):
+    """Lanes with one threshold, or two far apart, beside others: all other thresholds are at the ends."""
+    t = (np.arange(255, dtype=np.int32) * 100)[:, None] + np.arange(3, dtype=np.int32)
+    t[100, 1] -= 2
+    t[:100, 2], t[100, 2], t[100 + count :, 2] = -(2**31), at, 2**31 - 1
+    t[101 : 100 + count, 2] = at + 100_000
+    lines = lines_of(t)
+    assert lines.shape == (5, 3)
+    v = np.concatenate([near(t), near(t) + 50, near(t) * 3 // 2])
+    v = np.clip(v, -(2**31) + 1, 2**31 - 1)
+    ranks = (v[:, None] > t).sum(axis=1)
+    assert (ranks_of(lines, t, v) == ranks).all() and (ranks_in_single(lines, t, v) == ranks).all()
 
 
 @settings(max_examples=100, deadline=None)
@@ -108,7 +141,7 @@ def test_thresholds_count(seed, bits, channels, dtype, off):
 
 
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("spaced", ["on a line", "near one", "anywhere"])
+@pytest.mark.parametrize("spaced", ["on a line", "near one", "anywhere", "few"])
 @pytest.mark.parametrize("law", [qa.bipolar, qa.uint4, qa.int8])
 @pytest.mark.parametrize("op", ["conv2d", "depthwise", "linear"])
 def test_products_count(bits, spaced, law, op):
@@ -130,8 +163,12 @@ def test_products_count(bits, spaced, law, op):
     t = ends[0] + (ends[1] - ends[0]) * (np.arange(count)[:, None] + 0.3) / count
     t += rng.uniform(-0.15, 0.15, t.shape) * (ends[1] - ends[0]) / count if spaced == "near one" else 0
     t = np.floor(np.sort(rng.uniform(*ends, t.shape), axis=0) if spaced == "anywhere" else t)
+    if spaced == "few":  # some lanes have one threshold that sums pass, or none
+        keep, number = rng.integers(0, count, 70), np.arange(count)[:, None]
+        ends_of_lane = np.where(number < keep, -(2.0**30), 2.0**30)
+        t = np.where((np.arange(70) % 3 == 0) & (number != keep), ends_of_lane, t)
     greater = rng.random(70) < 0.7
     got = product(x, w, requantize=qa.Thresholds(t.T, greater=greater)).codes()
     above, below = (compare(sums[..., None, :], t).sum(axis=-2) for compare in (np.greater, np.less))
     assert (got == np.where(greater, above, below)).all()
-    assert op == "depthwise" or len(np.unique(got)) > count // 2
+    assert op == "depthwise" or spaced == "few" or len(np.unique(got)) > count // 2

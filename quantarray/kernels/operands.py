@@ -104,6 +104,7 @@ class Right(NamedTuple):
     groups: int
     group_words: int  # words of one group in a pixel of the left operand
     group_lanes: int  # output channels of a group
+    group_elements: int = 0  # of a group in a pixel, the last word's unused bits left out; 0 where nobody says
 
 
 class Slices(NamedTuple):

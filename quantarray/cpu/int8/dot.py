@@ -32,6 +32,7 @@ from .windows import BAND, WORD, ByteBuffer, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
 PAIR = 2  # blocks of 32 channels whose weights are expanded at once
+_SPARE = 2  # quads that take as long as a span of its own
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
 EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 9, weight=0.12, pixel=0.35, band=BAND)
 
@@ -105,6 +106,13 @@ def _dot(codes, windows, tile, kind, weights, stretch, totals, total):
 
 
 @inline
+def _spare_quads(w):
+    """Return the quads at the end of a pixel's words that have no elements, if they are worth a span for each pixel."""
+    spare = (w.group_words * WORD - w.group_elements) // QUAD if w.group_elements else 0
+    return spare if spare >= _SPARE else 0
+
+
+@inline
 def _put_tile(totals, total, i, lanes, places, added, singles, to):
     """Store codes of tile i by lines, its neighbouring pixels together; totals[total ..] are its sums."""
     flips, used = flips_and_lanes(to.flip, lanes)
@@ -138,7 +146,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
     if matrix is None:  # sums[slot, block, pixel], a slot for each tile that waits for the next stretch
         slots, apart_slots, apart_blocks = BAND if stretches > 1 else 1, PAIR * TILE, TILE
         totals = empty_lines(slots * PAIR * TILE, np.int32)
-        firsts, spans = spans_of(x.words, plan, length, stretches)
+        firsts, spans = spans_of(x.words, plan, length, stretches, w.group_words, _spare_quads(w))
     else:  # sums[block, slot, pixel]
         slots, apart_slots, apart_blocks = BAND, TILE, BAND * TILE
         totals = empty_lines(PAIR * BAND * TILE, np.int32)

@@ -155,7 +155,7 @@ def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
     added = Added(finish.extra, 0, x.terms[0, 3] * step, 0)
     length, all_blocks = w.words.shape[2], w.words.shape[1]
     stretches = -(-length // STRETCH)
-    firsts, spans = spans_of(x.words, plan, length, stretches)
+    firsts, spans = spans_of(x.words, plan, length, stretches, 1, 0)
     apart = -(-length // stretches) * LANES * WORD
     keeps = all_blocks * length * LANES <= _REUSED  # then a block alone may have two stretches
     weights = np.empty((-(-all_blocks // PAIR) * stretches if keeps else 1) * PAIR * apart + WORD, np.uint8)

@@ -39,10 +39,10 @@ class Expanded(NamedTuple):
     code: int
 
 
-def spans_of(words, plan, length, stretches):
+def spans_of(words, plan, length, stretches, unit, spare):
     """Return (firsts, spans) for `dot_tile`: those of stretch s and class c are firsts[s, c] .. firsts[s, c + 1].
 
-    The stretches divide the `length` words of the weights.
+    The stretches divide the `length` words of the weights. The last `spare` quads of each `unit` words are left out.
     """
     raise NotImplementedError
 
@@ -56,7 +56,7 @@ def bring(x, plan, length, span, buffer, origins, places):
 
 
 @overload(spans_of)
-def _spans_of(words, plan, length, stretches):
+def _spans_of(words, plan, length, stretches, unit, spare):
     return _spans_of_words if words.dtype.bitwidth == 64 else _spans_of_bytes
 
 
@@ -93,19 +93,25 @@ def find_band(plan, begin, end, shift, origins):
 # planes
 
 
-def _spans_of_words(words, plan, length, stretches):
+def _spans_of_words(words, plan, length, stretches, unit, spare):
     runs, first_run, kinds, quads, count = plan.runs, plan.first_run, plan.first_run.size - 1, WORD // QUAD, 0
-    firsts, spans = np.empty((stretches, kinds + 1), np.int64), np.empty((stretches * len(runs), 3), np.int64)
+    pieces = 0
+    for r in range(len(runs)):
+        pieces += runs[r, 2] // unit if spare else 1
+    firsts, spans = np.empty((stretches, kinds + 1), np.int64), np.empty((stretches * pieces, 3), np.int64)
     for s in range(stretches):
         low, high = length * s // stretches, length * (s + 1) // stretches
         for kind in range(kinds):
             firsts[s, kind] = count
             for r in range(first_run[kind], first_run[kind + 1]):
-                begin, end = max(low, runs[r, 1]), min(high, runs[r, 1] + runs[r, 2])
-                if begin < end:
-                    spans[count, 0] = (runs[r, 0] + begin - runs[r, 1]) * quads
-                    spans[count, 1], spans[count, 2] = (begin - low) * quads, (end - begin) * quads
-                    count += 1
+                size = unit if spare else runs[r, 2]
+                for word in range(runs[r, 1], runs[r, 1] + runs[r, 2], max(1, size)):
+                    begin, end = max(low, word), min(high, word + size)
+                    if begin < end:
+                        spans[count, 0] = (runs[r, 0] + begin - runs[r, 1]) * quads
+                        spans[count, 1] = (begin - low) * quads
+                        spans[count, 2] = (end - begin) * quads - (spare if end == word + size else 0)
+                        count += 1
         firsts[s, kinds] = count
     return firsts, spans
 
@@ -166,7 +172,7 @@ def expand_missing(x, begin, length, expanded):
 # bytes
 
 
-def _spans_of_bytes(words, plan, length, stretches):
+def _spans_of_bytes(words, plan, length, stretches, unit, spare):
     kinds, quads, used = plan.first_run.size - 1, WORD // QUAD, quads_used(plan.runs)
     firsts, spans = np.empty((stretches, kinds + 1), np.int64), np.empty((stretches * kinds, 3), np.int64)
     for s in range(stretches):

@@ -384,6 +384,7 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
         groups=job.groups,
         group_words=_unit(job),
         group_lanes=channels // job.groups,
+        group_elements=0 if job.of_bytes else job.rows[1] * per_group,
     )
     return right, sums, by_tap.sum(axis=-1)[None] - sums
 

@@ -284,5 +284,6 @@ def _right(kind: Kind, name: str, w: QuantArray, b: Operand) -> tuple[Right, Arr
         groups=1,
         group_words=word_count(k),
         group_lanes=outputs,
+        group_elements=k,
     )
     return right, sums

@@ -44,6 +44,7 @@ from .core.dtypes import (
 from .core.errors import DeviceError, FormatError
 from .core.forks import no_fork as _no_fork
 from .core.refusals import reason as _reason
+from .core.super_blocks import SuperBlocks
 from .core.version import __version__
 from .io.container import load, save
 from .ops.creation.bit_packing import from_bitarray, from_packbits, pack_bits, to_packbits, unpack_bits
@@ -261,6 +262,7 @@ __all__ = [
     "RaBitQ",
     "RotatedRows",
     "Sign",
+    "SuperBlocks",
     "Ternary",
     "Thresholds",
     "Uniform",

@@ -86,7 +86,7 @@ def _compare(what: str, op: str, actual: Any, desired: Any, differ: Callable[[Ar
 def _kind(x: Any) -> str:
     if not isinstance(x, QuantArray):
         return checks.kind(x)
-    scaled = " with a scale" if x.dtype.is_integer and x.scale is not None else ""
+    scaled = " with a scale" if x.dtype.is_integer and x.constants.has_scale else ""
     return f"QuantArray {x.shape} {x.dtype}{scaled}"
 
 

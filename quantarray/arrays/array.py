@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 import numpy as np
 
 from ..backends.registry import contiguous, empty, has_kernel, settle, to_host
-from ..core.code_values import all_finite, largest, level_values
+from ..core.code_values import all_finite, level_values, outermost
 from ..core.dtypes import Array, Constants, DType, uint1
-from ..core.format import MAX_BITS, WORD, is_locked, locked, tail_mask, word_count
+from ..core.format import WORD, is_locked, locked, tail_mask, word_count
 from ..core.recordings import RECORDINGS, unrecorded
+from ..core.super_blocks import SuperBlocks
 from ..core.text import short
 from .layouts import LaidOut, Layouts, layouts_of
 from .size_text import size_text
@@ -43,8 +44,8 @@ class QuantArray(ArrayMethods):
       in plane k;
     - the bits after the last element of a row are zero in every plane;
     - every code is less than `dtype.n_levels`;
-    - the constants are read-only, finite arrays, all float32 or all bfloat16, that are there exactly as the kind of
-      the dtype asks (see `quantarray.core.dtypes`), with as many axes as the array, each axis either 1 or the array's
+    - the constants are read-only and finite, all bfloat16 or each float32 or `SuperBlocks`, and exactly those that the
+      dtype asks for (see `quantarray.core.dtypes`), with as many axes as the array, each axis either 1 or the array's
       length, or along the packed axis the number of groups.
 
     Make one with `quantize`, `encode`, `from_codes`, `from_words` or `load`. The class itself shares the words that it
@@ -305,7 +306,7 @@ def _rebuilt(
     words: Array, dtype: DType, shape: tuple[int, ...], axis: int, constants: Constants, scheme: str | None = None
 ) -> QuantArray:
     """Rebuild a copied or unpickled array, whose own arrays come back writeable. Early pickles have no scheme."""
-    return QuantArray(words, dtype, shape, axis, constants.map(lambda a, lead: a, constants.group), scheme)
+    return QuantArray(words, dtype, shape, axis, constants.with_group(constants.group), scheme)
 
 
 def _frozen(a: Array) -> Array:
@@ -316,7 +317,7 @@ def _frozen(a: Array) -> Array:
 
 def _describe_constants(q: QuantArray) -> str:
     parts = []
-    for name, stored, lead in q.constants.items():
+    for name, stored, lead in q.constants.stored():
         a, inner = getattr(q.constants, name), stored.shape[lead:]
         varies = [str(d) for d in range(q.ndim) if inner[d] > 1]
         if q.group and inner[q.axis] > 1:
@@ -360,7 +361,7 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
     if dtype.is_integer and constants.group is None and not constants.shapes:
         return
     needed = {"integer": set(), "uniform": {"scale", "offset"}, "basis": {"scale", "offset"}, "table": {"table"}}
-    names = {name for name, _, _ in constants.items()}
+    names = {name for name, _, _ in constants.stored()}
     if names != needed[dtype.kind] and not (dtype.is_integer and names == {"scale"}):
         raise ValueError(f"{dtype}: needs the constants {sorted(needed[dtype.kind])}, got {sorted(names)}")
     group = constants.group
@@ -368,7 +369,7 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
         raise ValueError(f"{dtype}: a group needs at least one element, got {group}")
     groups = -(-shape[axis] // group) if group else 1
     packed = f"{groups} on the packed axis {axis}" + ("" if group else ", along which constants vary with group= only")
-    for name, a, _ in constants.items():
+    for name, a, _ in constants.stored():
         lead = {"table": (dtype.n_levels,), "scale": (dtype.bits,) if dtype.kind == "basis" else ()}.get(name, ())
         fits = a.ndim == len(lead) + len(shape) and a.shape[: len(lead)] == lead
         for d, n in enumerate(a.shape[len(lead) :] if fits else ()):
@@ -378,22 +379,15 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
                 f"{dtype}: {name} must have the shape {(*lead, *shape)} with 1 where it does not vary and {packed}, "
                 f"got {a.shape}"
             )
+        if isinstance(a, SuperBlocks):
+            if axis != len(shape) - 1 or name == "table":
+                raise ValueError(
+                    f"{dtype}: super-blocks are scales and offsets along the last, packed axis, not {name}"
+                )
+            continue
         stored = np.uint16 if constants.bfloat16 else np.float32
         if a.dtype != stored or not is_locked(a) or not all_finite(getattr(constants, name)):
             raise ValueError(f"{dtype}: {name} must be finite read-only float32, or with all others bfloat16 in uint16")
     with np.errstate(over="ignore"):
-        if not all(np.isfinite(a.astype(np.float32)).all() for a in _outermost(dtype, constants)):
+        if not all(np.isfinite(a.astype(np.float32)).all() for a in outermost(dtype, constants)):
             raise ValueError(f"{dtype}: levels must fit in float32, but scale and offset put some beyond it")
-
-
-def _outermost(dtype: DType, constants: Constants) -> list[Array]:
-    """Return the outermost levels in float64, where some may be beyond float32: finite constants can have such."""
-    steps = dtype.max_abs if dtype.is_integer else 2**MAX_BITS
-    if steps * (largest(constants.scale) + largest(constants.offset)) < 1e38:
-        return []  # as of most arrays: the copies below take more than the words where groups are short
-    scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
-    if scale is None or offset is None:
-        return [] if scale is None else [scale * dtype.max_abs]
-    if dtype.kind == "uniform":
-        return [offset + scale * (dtype.n_levels - 1)]
-    return [offset + np.minimum(scale, 0).sum(axis=0), offset + np.maximum(scale, 0).sum(axis=0)]

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core.dtypes import Array, Constants, DType
 from ..core.format import is_locked
+from ..core.super_blocks import SuperBlocks
 from . import checks
 from .array import validate_constants
 
@@ -30,9 +31,12 @@ def make_constants(
     if dtype.is_integer and scale is None and offset is None and table is None:
         return Constants()
     lead = {"table": 1, "scale": int(dtype.kind == "basis"), "offset": 0}
-    stored: dict[str, Array] = {}
+    stored: dict[str, Any] = {}
     for name, value in (("scale", scale), ("offset", offset), ("table", table)):
         if value is None:
+            continue
+        if isinstance(value, SuperBlocks) and name != "table":
+            stored[name] = value
             continue
         a = checks.numbers(op, name, value)
         if a.ndim == lead[name]:  # one value for the whole array
@@ -48,8 +52,7 @@ def make_constants(
         validate_constants(dtype, shape, axis, constants)
     except ValueError as error:
         raise ValueError(f"{op}: {error}") from None
-    varies = any(a.shape[n + axis] != 1 for _, a, n in constants.items())
-    return constants if varies or group is None else constants.map(lambda a, lead: a)
+    return constants if constants.varies(axis) or group is None else constants.with_group(None)
 
 
 def _stored(op: str, name: str, a: Array) -> Array:

@@ -222,6 +222,6 @@ def layouts_of(array: Any) -> Layouts:
     with _lock:
         if array._cache is None:
             words = array._words.words if type(array._words) is LaidOut else array._words
-            array._cache = Layouts([words, *(a for _, a, _ in array._constants.items())])
+            array._cache = Layouts([words, *array._constants.buffers()])
         layouts: Layouts = array._cache
     return layouts

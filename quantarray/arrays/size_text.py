@@ -67,7 +67,7 @@ def repacked_bytes(q: QuantArray, axis: int) -> int:
         return q.nbytes
     words = WORD.itemsize * q.bits * (q.size // max(q.shape[axis], 1)) * word_count(q.shape[axis])
     constants = 0
-    for _, a, lead in q.constants.items():  # those of groups become one an element
-        groups = a.shape[lead + q.axis]
-        constants += a.nbytes if groups == 1 else a.nbytes // groups * q.shape[q.axis]
+    for _, a, lead in q.constants.stored():  # those of groups become one an element
+        groups, nbytes = a.shape[lead + q.axis], a.size * a.dtype.itemsize
+        constants += nbytes if groups == 1 else nbytes // groups * q.shape[q.axis]
     return words + constants

@@ -7,7 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from .bfloat16 import bfloat16_values
 from .dtypes import Array, Constants, DType
+from .format import MAX_BITS
+from .super_blocks import MOST, SuperBlocks
 
 _AT_ONCE = 1 << 19  # levels that are computed at once, 4 MiB in float64
 
@@ -32,6 +35,26 @@ def largest(a: Array | None) -> float:
     return 0.0 if a is None else max(float(a.max(initial=0)), -float(a.min(initial=0)))
 
 
+def _reach(constants: Constants) -> float:
+    """Return the largest magnitudes of scale and offset together; of super-blocks, the largest that there can be."""
+    both = (a for name, a, _ in constants.stored() if name != "table")
+    of_bits = bfloat16_values if constants.bfloat16 else np.asarray
+    return sum(MOST if isinstance(a, SuperBlocks) else largest(of_bits(a)) for a in both)
+
+
+def outermost(dtype: DType, constants: Constants) -> list[Array]:
+    """Return the outermost levels in float64, where some may be beyond float32: finite constants can have such."""
+    steps = dtype.max_abs if dtype.is_integer else 2**MAX_BITS
+    if steps * _reach(constants) < 1e38:
+        return []  # as of most arrays: the copies below take more than the words where groups are short
+    scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
+    if scale is None or offset is None:
+        return [] if scale is None else [scale * dtype.max_abs]
+    if dtype.kind == "uniform":
+        return [offset + scale * (dtype.n_levels - 1)]
+    return [offset + np.minimum(scale, 0).sum(axis=0), offset + np.maximum(scale, 0).sum(axis=0)]
+
+
 def level_values(dtype: DType, constants: Constants) -> Array:
     """Compute every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
 
@@ -51,7 +74,7 @@ def level_values(dtype: DType, constants: Constants) -> Array:
 
 def constant_dims(constants: Constants) -> tuple[int, ...]:
     """Return the shape to which constants broadcast, without their leading axes; () for none."""
-    return np.broadcast_shapes(*(a.shape[lead:] for _, a, lead in constants.items()))
+    return np.broadcast_shapes(*(a.shape[lead:] for _, a, lead in constants.stored()))
 
 
 def values_of_codes(dtype: DType, constants: Constants, codes: Array) -> Array:

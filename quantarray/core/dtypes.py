@@ -14,19 +14,18 @@ A `DType` is known before the data: it says whether levels are integers, and it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from .bfloat16 import bfloat16_bits, bfloat16_values
+from .constants import Constants as Constants
 from .forks import cached_property
-from .format import MAX_BITS, bits_for, is_locked, locked
+from .format import MAX_BITS, bits_for
 
 Array = np.ndarray[Any, Any]
-_MOST_BYTES = 1 << 12  # of constants, as a key
 
 
 @dataclass(frozen=True)
@@ -233,134 +232,6 @@ def table(bits: int, n_levels: int | None = None) -> DType:
     array([ 0.25, -7.  ,  1.  ], dtype=float32)
     """
     return _real("table", bits, n_levels)
-
-
-class Constants:
-    """A law's numbers. They broadcast against the logical shape, and read as float32 however they are stored.
-
-    `scale` and `offset` have the array's number of axes, 1 where they don't vary (a basis' scale has its planes
-    before that, a `table` its levels). With `group`, element i of the packed axis uses entry i // group there.
-
-    Those that a quantiser fits have 1 for the axes that it was told to reduce. `from_codes` takes scale, offset and
-    table by name and needs none.
-
-    They are read-only for good: an array that its maker could still write to is copied.
-
-    They are stored as they were given, either all as float32 or all as bfloat16, which NumPy lacks: as its bits in
-    uint16. `items`, `shapes` and `nbytes` are about what is stored.
-    """
-
-    __slots__ = ("_form", "_stored", "_values")
-
-    def __init__(
-        self,
-        scale: Array | None = None,
-        offset: Array | None = None,
-        table: Array | None = None,
-        group: int | None = None,
-    ) -> None:
-        arrays = {"scale": scale, "offset": offset, "table": table}
-        self._stored = {name: _read_only(np.asarray(a)) for name, a in arrays.items() if a is not None}
-        self._form = group, tuple([a.shape for a in self._stored.values()])  # what is there, but for its values
-
-    @property
-    def key(self) -> tuple[Any, ...] | None:
-        """Return the numbers as what has a hash; None for so many that they will not be met again."""
-        if not self._stored:
-            return ()
-        values: tuple[Any, ...] | None = getattr(self, "_values", None)
-        if values is None and self.nbytes <= _MOST_BYTES:
-            arrays = [(name, a.dtype.char, a.tobytes()) for name, a in self._stored.items()]
-            values = self._values = *self._form, *arrays
-        return values
-
-    @property
-    def scale(self) -> Array | None:
-        return self._read("scale")
-
-    @property
-    def offset(self) -> Array | None:
-        return self._read("offset")
-
-    @property
-    def table(self) -> Array | None:
-        return self._read("table")
-
-    @property
-    def group(self) -> int | None:
-        return self._form[0]
-
-    def _read(self, name: str) -> Array | None:
-        a = self._stored.get(name)
-        if a is None or a.dtype != np.uint16:
-            return None if a is None else a.view()
-        values = bfloat16_values(a)
-        values.flags.writeable = False
-        return values
-
-    @property
-    def bfloat16(self) -> bool:
-        """True where the numbers are stored as bfloat16, all of them."""
-        return {a.dtype for _, a, _ in self.items()} == {np.dtype(np.uint16)}
-
-    def to_bfloat16(self) -> Constants:
-        """Round these constants to bfloat16 and store them so; -0 becomes 0."""
-        rounded = {name: bfloat16_bits(getattr(self, name)) for name, _, _ in self.items()}
-        for bits in rounded.values():
-            bits[bits == 0x8000] = 0
-        return Constants(**rounded, group=self.group)
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Return the shape of each stored array."""
-        return self._form[1]
-
-    def items(self) -> list[tuple[str, Array, int]]:
-        """(name, array as stored, leading axes that are not the logical shape's) of each constant that is there."""
-        if not self._stored:
-            return []
-        scale, offset = self._stored.get("scale"), self._stored.get("offset")
-        lead = 0 if scale is None or offset is None else scale.ndim - offset.ndim
-        leads = {"scale": lead, "offset": 0, "table": 1}
-        return [(name, a, leads[name]) for name, a in self._stored.items()]
-
-    def varies(self, axis: int) -> bool:
-        """True where a number is not one for all of an axis of the logical shape."""
-        return any(a.shape[lead + axis] != 1 for _, a, lead in self.items())
-
-    def map(self, change: Callable[[Array, int], Array], group: int | None = None) -> Constants:
-        """Replace each array, as stored, by change(array, leading axes).
-
-        `change` returns views of what it gets, or new arrays, which become the constants' without a copy: constants
-        of single elements can be larger than the words.
-        """
-        changed = {name: change(a, lead) for name, a, lead in self.items()}
-        return Constants(**{name: a if is_locked(a) else locked(a) for name, a in changed.items()}, group=group)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes for _, a, _ in self.items())
-
-    def __repr__(self) -> str:
-        """List shapes and ranges.
-
-        >>> Constants(scale=np.float32([[0.5], [2]]), offset=np.float32([[-1]]), group=64)
-        Constants(scale (2, 1) 0.5 to 2, offset (1, 1) -1, group 64)
-        """
-        listed = [f"{name} {a.shape} {_range(getattr(self, name))}" for name, a, _ in self.items()]
-        group = [] if self.group is None else [f"group {self.group}"]
-        return f"Constants({', '.join([*listed, *group, *['in bfloat16'] * self.bfloat16])})"
-
-
-def _range(a: Array) -> str:
-    if not a.size:
-        return "empty"
-    low, high = f"{a.min():.4g}", f"{a.max():.4g}"
-    return low if low == high else f"{low} to {high}"
-
-
-def _read_only(a: Array) -> Array:
-    return a if is_locked(a) else locked(a.copy())
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ from .gguf.file import ENDING as GGUF_ENDING
 from .gguf.file import GGUF
 
 MAGIC = "quantarray"
-VERSION = 1
-_NAMES = ("words", "scale", "offset", "table")
 
 
 def save(file: str | os.PathLike[str], q: QuantArray | Mapping[str, Any]) -> None:
@@ -62,7 +60,8 @@ def save(file: str | os.PathLike[str], q: QuantArray | Mapping[str, Any]) -> Non
     if write is None:
         document.write_document("save", path, "array", None, {"array": q})
         return
-    meta = {"format": MAGIC, "version": VERSION, "digest": canonical.digest(q), **canonical.header(q)}
+    header = canonical.header(q)
+    meta = {"format": MAGIC, "version": canonical.version(header), "digest": canonical.digest(q), **header}
     if q.scheme is not None:
         meta["scheme"] = q.scheme
     text = json.dumps(meta, sort_keys=True)
@@ -119,8 +118,7 @@ def _of_text(text: str, parts: dict[str, Array]) -> QuantArray:
         raise FormatError("it is a network of plain integers, which quantarray.nn.load_network reads")
     if meta["format"] != MAGIC:
         raise FormatError(f"it says {meta['format']!r} where {MAGIC!r} should be")
-    if type(meta["version"]) is not int or meta["version"] != VERSION:
-        raise FormatError(f"it has version {meta['version']!r}, this library reads version {VERSION}")
+    document.check_version(meta["version"], meta)
     q, digest = canonical.rebuild(meta, parts), meta["digest"]
     if canonical.digest(q) != digest:
         raise FormatError("its digest does not match its content")
@@ -165,7 +163,7 @@ def _write_npz(path: Path, text: str, parts: dict[str, Array]) -> None:
 
 
 def _read_npz(path: Path) -> tuple[str, dict[str, Array]]:
-    parts = read_arrays(path, (*_NAMES, "meta"))
+    parts = read_arrays(path, (*canonical.PARTS, "meta"))
     text = parts.pop("meta", None)
     if text is None:
         raise FormatError("it has no 'meta' entry")
@@ -195,7 +193,7 @@ def _read_safetensors(path: Path) -> tuple[str, dict[str, Array]]:
     try:
         with _safetensors().safe_open(path, framework="numpy") as f:
             metadata = f.metadata() or {}
-            return metadata[MAGIC], {name: f.get_tensor(name) for name in _NAMES if name in f.keys()}
+            return metadata[MAGIC], {name: f.get_tensor(name) for name in canonical.PARTS if name in f.keys()}
     except _safetensors().SafetensorError as error:
         raise FormatError(str(error)) from error
 

@@ -19,9 +19,7 @@ from .foreign import refused
 
 ENDING = ".qa"
 MAGIC = "quantarray document"
-VERSION = 1
 KEY = "quantarray"  # of the metadata
-_PARTS = ("words", "scale", "offset", "table")
 
 
 class Document(NamedTuple):
@@ -53,7 +51,8 @@ def write_document(op: str, file: str | os.PathLike[str], kind: str, content: An
         if isinstance(value, QuantArray):
             scheme = {} if value.scheme is None else {"scheme": value.scheme}
             packed[name] = canonical.header(value) | scheme
-    meta = {"format": MAGIC, "version": VERSION, "kind": kind, "document": content, "arrays": packed}
+    version = canonical.version(*packed.values())
+    meta = {"format": MAGIC, "version": version, "kind": kind, "document": content, "arrays": packed}
     meta["digest"] = digest(meta, parts)
     text = json.dumps(meta, sort_keys=True)
     whole(op, path, lambda target: tensors.write(target, {KEY: text}, parts))
@@ -89,6 +88,13 @@ def digest(meta: dict[str, Any], parts: dict[str, Array]) -> str:
     return h.hexdigest()
 
 
+def check_version(version: Any, *headers: dict[str, Any]) -> None:
+    """Raise FormatError unless a file of arrays with these headers has the version that it must have."""
+    if type(version) is not int or version != canonical.version(*headers):
+        reads = canonical.version(*headers)
+        raise FormatError(f"it has version {version!r:.40}, this library reads version {reads}")
+
+
 def only(op: str, document: Document, kinds: Collection[str]) -> None:
     """Raise FormatError for a document of another kind, and name the function that reads it."""
     if document.kind not in kinds:
@@ -118,16 +124,17 @@ def _read(path: Path) -> Document:
     if meta["format"] != MAGIC:
         hint = f"; quantarray.load reads it from a file that ends in {'.safetensors'!r}" * (meta["format"] == KEY)
         raise FormatError(f"it says {meta['format']!r:.40} where {MAGIC!r} should be{hint}")
-    if type(meta["version"]) is not int or meta["version"] != VERSION:
-        raise FormatError(f"it has version {meta['version']!r:.40}, this library reads version {VERSION}")
+    headers = meta["arrays"].values() if isinstance(meta.get("arrays"), dict) else ()
+    check_version(meta["version"], *(header for header in headers if isinstance(header, dict)))
     if not isinstance(meta["digest"], str) or meta["digest"] != digest(meta, parts):
         raise FormatError("its digest does not match its content")
     if not isinstance(meta["kind"], str) or not isinstance(meta["arrays"], dict):
         raise FormatError("its 'kind' must be a text and its 'arrays' an object")
     arrays: dict[str, Array | QuantArray] = {}
     for name, header in meta["arrays"].items():
-        pieces = {part: parts.pop(f"{name}.{part}") for part in _PARTS if f"{name}.{part}" in parts}
-        if not isinstance(header, dict) or "words" not in pieces:
+        names = canonical.parts_of(header) if isinstance(header, dict) else set()
+        pieces = {part: parts.pop(f"{name}.{part}") for part in names if f"{name}.{part}" in parts}
+        if "words" not in pieces:
             raise FormatError(f"its array {name!r:.80} has no header or no words")
         arrays[name] = canonical.rebuild(header, pieces, mapped=True)
     if arrays.keys() & parts.keys():

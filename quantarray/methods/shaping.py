@@ -17,7 +17,9 @@ class Shaping:
     @property
     def T(self: Any) -> QuantArray:
         """Return the array with its axes reversed; no word moves. Cached, so that `x @ w.T` lays the words of w out
-        once."""
+        once; not with super-blocks, which the result has as float32."""
+        if self.constants.super_blocks:
+            return views.transpose(self)
         transposed: QuantArray = self._cached("T", self.transpose)
         return transposed
 

@@ -77,7 +77,7 @@ class Dense:
 def laws(layer: Any) -> str:
     """Describe the laws of a layer's weight and result."""
     q, T = layer.weight, layer.requantize
-    scaled = " with a scale" if q.dtype.is_integer and q.scale is not None else ""
+    scaled = " with a scale" if q.dtype.is_integer and q.constants.has_scale else ""
     return f"weight={_law(q.dtype)}{scaled}, out={'dense' if T is None else _law(T.into)}"
 
 

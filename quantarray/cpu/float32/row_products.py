@@ -5,10 +5,12 @@ They are in L1 or L2 when all rows are multiplied by them; of a few rows, of few
 
 import numpy as np
 
+from ..bits.constants import numbers_of, put_numbers, scratch_of
 from ..bits.decode_levels import put_levels
 from ..bits.decode_uniform import put_uniform
 from ..bits.put_levels import LANES
 from ..runtime import threads
+from ..runtime.jit import inner
 from ..runtime.schedule import Kernel
 from .lane_dots import dot_values
 
@@ -34,7 +36,7 @@ def _multiply(x, values, out, tiles, first, last):
 
 
 def row_product_spaced(x, words, low, step, first, apart, group, out):
-    _run(_multiply_uniform, x, words, (low, step, first, apart, group), out)
+    _run(_multiply_uniform, x, words, (numbers_of(low), numbers_of(step), first, apart, group), out)
 
 
 def row_product_levels(x, words, levels, row, group, out):
@@ -42,7 +44,7 @@ def row_product_levels(x, words, levels, row, group, out):
 
 
 def row_product_scaled(x, words, levels, scale, group, out):
-    _run(_multiply_scaled, x, words, (levels, scale, group), out)
+    _run(_multiply_scaled, x, words, (levels, numbers_of(scale), group), out)
 
 
 def _run(kernel, x, words, constants, out):
@@ -61,16 +63,27 @@ def _multiply_uniform(x, words, planes, count, low, step, lowest, apart, group, 
     values, table = np.empty((at_once, length), np.float32), np.empty(32, np.float32)
     codes = np.arange(-64, 16).astype(np.uint8)
     flat = values.reshape(-1)
+    steps, lows = np.empty((at_once, step.groups), np.float32), np.empty((at_once, low.groups), np.float32)
     for task in range(first, last):
         column = task * at_once
         some = min(at_once, outputs - column)
+        _put_rows(step, column, some, steps)
+        _put_rows(low, column, some, lows)
         for c in range(some):
-            o = column + c
             put_uniform(
-                words, o * count, between, planes, low, step, lowest, apart, o, group, 0, length, codes, table, flat,
-                c * length,
+                words, (column + c) * count, between, planes, lows, steps, lowest, apart, c, group, 0, length, codes,
+                table, flat, c * length,
             )  # fmt: skip
         dot_values(x, 0, len(x), values, some, out, column)
+
+
+@inner
+def _put_rows(numbers, column, some, to):
+    """Write the constants of some outputs, [some groups]."""
+    flat, scratch = to.reshape(-1), np.empty(scratch_of(numbers), np.float32)
+    if numbers.groups:
+        for c in range(some):
+            put_numbers(numbers, column + c, 0, numbers.groups, 1, scratch, flat, c * numbers.groups)
 
 
 @Kernel
@@ -94,15 +107,17 @@ def _multiply_levels(x, words, planes, count, levels, row, group, at_once, out, 
 def _multiply_scaled(x, words, planes, count, levels, scale, group, at_once, out, first, last):
     length, outputs, between = x.shape[1], out.shape[1], len(words) // planes
     values, codes, chosen = np.empty((at_once, length), np.float32), np.empty(64, np.uint8), np.empty(32, np.uint32)
-    table = np.zeros((1, scale.shape[1], max(len(levels), LANES)), np.float32)
+    table = np.zeros((1, scale.groups, max(len(levels), LANES)), np.float32)
     flat, bits = values.reshape(-1).view(np.uint32), table.view(np.uint32)
+    scales = np.empty((at_once, scale.groups), np.float32)
     for task in range(first, last):
         column = task * at_once
         some = min(at_once, outputs - column)
+        _put_rows(scale, column, some, scales)
         for c in range(some):
             o = column + c
-            for part in range(scale.shape[1]):
+            for part in range(scale.groups):
                 for code in range(len(levels)):
-                    table[0, part, code] = scale[o, part] * levels[code]  # in float64
+                    table[0, part, code] = scales[c, part] * levels[code]  # in float64
             put_levels(words, o * count, between, planes, bits, 0, group, 0, length, codes, chosen, flat, c * length)
         dot_values(x, 0, len(x), values, some, out, column)

@@ -10,7 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.masks import ask_for
-from ..llvm.vectors import F32, I16, I32, I64, const, own_function, place_of, pointer
+from ..llvm.vectors import I16, I32, I64, const, own_function, place_of, pointer
 from ..runtime.isa import FEATURES
 from ..runtime.jit import inline
 
@@ -45,34 +45,6 @@ def spread(typingctx, words, at, between, planes, blocks, unit, codes, to):
         for unit in (16, 32):
             with builder.if_then(builder.icmp_signed("==", args[5], const(unit))):
                 builder.call(_function(builder.module, unit), [bits, args[2], args[3], args[4], target])
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@intrinsic
-def repeat_floats(typingctx, values, at, first, each, vectors, to, place):
-    """to[place + i] = values[at + (first + i) // each], float32, i < 16 * vectors; first a multiple of 16.
-
-    each is 1, 2, 4, 8 or a multiple of 16. Both are indexed flat.
-    """
-    i64 = types.int64
-    signature = types.void(values, i64, i64, i64, i64, to, i64)
-
-    def codegen(context, builder, signature, args):
-        data, target = (pointer(context, builder, signature, args, i, args[j]) for i, j in ((0, 1), (5, 6)))
-        whole = ir.VectorType(F32, LANES)
-        for count in (1, 2, 4, 8, LANES):
-            test = builder.icmp_unsigned("==" if count < LANES else ">=", args[3], const(count))
-            with builder.if_then(test), cgutils.for_range(builder, args[4]) as step:
-                lane = builder.mul(step.index, const(LANES))
-                several = ir.VectorType(F32, LANES // count)
-                unit, each = builder.add(args[2], lane), args[3] if count == LANES else const(count)
-                at = builder.zext(builder.udiv(*(builder.trunc(n, I32) for n in (unit, each))), I64)  # of 64 bits: slow
-                some = builder.load(place_of(builder, data, at, several), align=4)
-                lanes = ir.Constant(_VECTOR, [lane // count for lane in range(LANES)])
-                value = builder.shuffle_vector(some, some, lanes)
-                builder.store(value, place_of(builder, target, lane, whole), align=4)
         return context.get_dummy_value()
 
     return signature, codegen

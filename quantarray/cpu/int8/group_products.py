@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.format import empty_lines
+from ..bits.constants import Numbers, is_none, numbers_of, put_numbers, scratch_of
 from ..runtime import threads
 from ..runtime.aligned import first_line
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
-from .group_bytes import BYTES, LANES, place_in_group, repeat_floats, spread
+from .group_bytes import BYTES, LANES, place_in_group, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
 from .group_rows import MOST_ROWS, dot_group_rows
 
@@ -26,15 +27,14 @@ _WORDS = 8  # of a plane in the longest block
 
 
 class Weights(NamedTuple):
-    """A view of weights, flat: words, and constants float32[outputs groups], one for `each` so many units of a row."""
+    """A view of weights, flat: words, and constants of groups, one for `each` so many units of a row."""
 
     words: np.ndarray
     planes: int
     outputs: int
     length: int  # words of a row
-    low: np.ndarray
-    step: np.ndarray
-    groups: int
+    low: Numbers
+    step: Numbers
     each: int
     units: int
     apart: int
@@ -50,8 +50,7 @@ def group_product(codes, shares, starts, sums, words, low, step, apart, group, u
         blocks,
     )
     threads.run(_interleave, (codes, shares, starts, sums, unit, x), len(out), threads.workers(codes.size, _LEAST))
-    groups = step.shape[1]
-    constants = low.reshape(-1), step.reshape(-1), groups, group // unit if groups > 1 else _ALL
+    constants = numbers_of(low), numbers_of(step), group // unit if step.shape[1] > 1 else _ALL
     weights = Weights(words.reshape(-1), *words.shape, *constants, shares.shape[1], apart)
     workers = threads.workers(out.size * codes.shape[1], _LEAST)
     if len(out) <= MOST_ROWS:
@@ -93,16 +92,17 @@ def _multiply(x, w, unit, some, chunks, out, first, last):
     codes = np.empty(some * at_once * vectors * BYTES + BYTES, np.uint8)
     scales, lows = empty_floats(some * at_once), empty_floats(some * at_once)
     totals, ends = empty_floats(min(rows, _ROWS) * some), np.zeros(w.planes * _WORDS, np.uint64)
-    place = first_line(codes)
+    place, scratch = first_line(codes), np.empty(max(scratch_of(w.step), scratch_of(w.low)), np.float32)
+    without = is_none(w.low)
     for task in range(first, last):
         column, row = task // chunks * some, task % chunks * _ROWS
         outputs_here, stop = min(some, outputs - column), min(row + _ROWS, rows)
         totals[: (stop - row) * some * LANES] = 0
         for begin in range(0, x.blocks, at_once):
             count = min(at_once, x.blocks - begin)
-            panel = Panel(codes, place, scales, lows if len(w.low) else lows[:0], count, vectors)
+            panel = Panel(codes, place, scales, lows[:0] if without else lows, count, vectors)
             for c in range(outputs_here):
-                _fill(w, column + c, begin, unit, ends, c, panel)
+                _fill(w, column + c, begin, unit, ends, scratch, c, panel)
             at = row
             while at < stop:
                 several = _tallest(stop - at)
@@ -118,15 +118,19 @@ def _multiply(x, w, unit, some, chunks, out, first, last):
 @Kernel
 def _multiply_few(x, w, unit, out, first, last):
     rows, length, deep = out.shape[0], unit // 4, w.planes == 8
-    scales = empty_floats(x.blocks)
-    lows = empty_floats(x.blocks) if len(w.low) else scales[:0]
+    scales, scratch, without = (
+        empty_floats(x.blocks),
+        np.empty(max(scratch_of(w.step), scratch_of(w.low)), np.float32),
+        is_none(w.low),
+    )
+    lows = scales[:0] if without else empty_floats(x.blocks)
     totals, ends = empty_floats(rows), np.zeros(w.planes * _WORDS, np.uint64)
     whole, apart = min(x.blocks, w.length // length), w.outputs * w.length
     for o in range(first, last):
         totals[:] = 0
-        _put_constants(w.step, o, w, 0, w.units, scales, 0, x.blocks)
-        if len(w.low):
-            _put_constants(w.low, o, w, 0, w.units, lows, 0, x.blocks)
+        _put_constants(w.step, o, w, 0, w.units, scratch, scales, 0, x.blocks)
+        if not without:
+            _put_constants(w.low, o, w, 0, w.units, scratch, lows, 0, x.blocks)
         at = o * w.length
         dot_group_rows(x, rows, 0, w.words, at, apart, w.planes, whole, unit, scales, lows, w.apart, deep, totals)
         if whole < x.blocks:
@@ -146,7 +150,7 @@ def _tallest(rows):
 
 
 @inline
-def _fill(w, o, begin, unit, ends, c, panel):
+def _fill(w, o, begin, unit, ends, scratch, c, panel):
     """Write the codes and constants of output o, from block `begin` on, as output c of a panel."""
     length = unit // 4
     whole = min(panel.blocks, w.length // length - begin)  # blocks whose words are all there
@@ -157,9 +161,9 @@ def _fill(w, o, begin, unit, ends, c, panel):
         spread(ends, 0, _WORDS, w.planes, 1, unit, panel.codes, to + whole * panel.vectors * BYTES)
     place, first = c * panel.blocks * LANES, begin * LANES
     last = min(w.units, first + panel.blocks * LANES)
-    _put_constants(w.step, o, w, first, last, panel.scales, place, panel.blocks)
-    if len(w.low):
-        _put_constants(w.low, o, w, first, last, panel.lows, place, panel.blocks)
+    _put_constants(w.step, o, w, first, last, scratch, panel.scales, place, panel.blocks)
+    if not is_none(w.low):
+        _put_constants(w.low, o, w, first, last, scratch, panel.lows, place, panel.blocks)
 
 
 @inline
@@ -174,11 +178,8 @@ def _copy_end(w, o, first, length, ends):
 
 
 @inline
-def _put_constants(constants, o, w, first, last, to, place, blocks):
+def _put_constants(constants, o, w, first, last, scratch, to, place, blocks):
     """Write the constants of units first .. last of an output, and zeros where a row has ended."""
-    vectors = (last - first) // LANES if w.each in (1, 2, 4, 8) or w.each % LANES == 0 else 0
-    repeat_floats(constants, o * w.groups, first, w.each, vectors, to, place)
-    for n in range(first + vectors * LANES, last):
-        to[place + n - first] = constants[o * w.groups + min(n // w.each, w.groups - 1)]
+    put_numbers(constants, o, first, last, w.each, scratch, to, place)
     for n in range(last - first, blocks * LANES):
         to[place + n] = 0

@@ -1,18 +1,20 @@
 """Blocks of GGUF's packed types, decoded: codes, and the scale and offset of each group.
 
 A decoder gets whole blocks, uint8 [blocks, bytes], and returns codes uint8 [blocks, weights], then the scale and the
-offset, float32 [blocks, groups], as far as the law has them and blocks hold them.
+offset as far as the law has them and blocks hold them: float32 [blocks, groups], or where groups have integers beside
+one float16, a pair of these, int8 or uint8 [blocks, groups] and float16 [blocks, 1].
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ...core.dtypes import Array
 
-Decoded = tuple[Array, ...]  # codes, and the constants that are in the blocks
+Decoded = tuple[Any, ...]  # codes, and the constants that are in the blocks
 Decoder = Callable[[Array], Decoded]
 
 IQ4_LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -42,9 +44,14 @@ def _runs(bits: int) -> Array:
     return np.ascontiguousarray(every & np.uint8((1 << bits) - 1)).view(f"<u{8 // bits}")[:, 0]
 
 
+def stored_half(q: Array, at: int) -> Array:
+    """float16 [blocks, 1] that begins at a byte."""
+    return np.ascontiguousarray(q[:, at : at + 2]).view("<f2")
+
+
 def half(q: Array, at: int) -> Array:
     """float32 [blocks, 1] of the float16 that begins at a byte."""
-    return np.ascontiguousarray(q[:, at : at + 2]).view("<f2").astype(np.float32)
+    return stored_half(q, at).astype(np.float32)
 
 
 def q1_0(q: Array) -> Decoded:
@@ -110,7 +117,7 @@ def iq4_nl(q: Array) -> Decoded:
 
 def iq4_xs(q: Array) -> Decoded:
     low, high = fields(q[:, 4:8], 4, 1), fields(q[:, 2:4], 2, 1)
-    return fields(q[:, 8:], 4, 16), half(q, 0) * ((low | high << 4).astype(np.float32) - 32)
+    return fields(q[:, 8:], 4, 16), ((low | high << 4).view(np.int8) - np.int8(32), stored_half(q, 0))
 
 
 def mxfp4(q: Array) -> Decoded:
@@ -138,14 +145,14 @@ _HALF_E4M3 = _half_e4m3(np.arange(256))
 
 
 def q2_k(q: Array) -> Decoded:
-    scale, least = (q[:, :16] & 15).astype(np.float32), (q[:, :16] >> 4).astype(np.float32)
-    return fields(q[:, 16:80], 2, 32), half(q, 80) * scale, -(half(q, 82) * least)
+    both = q[:, :16]
+    return fields(q[:, 16:80], 2, 32), (both & 15, stored_half(q, 80)), (both >> 4, -stored_half(q, 82))
 
 
 def q3_k(q: Array) -> Decoded:
     codes = fields(q[:, 32:96], 2, 32) | fields(q[:, :32], 1, 32) << 2
     scales = fields(q[:, 96:104], 4, 8) | fields(q[:, 104:108], 2, 4) << 4
-    return codes, half(q, 108) * (scales.astype(np.float32) - 32)
+    return codes, (scales.view(np.int8) - np.int8(32), stored_half(q, 108))
 
 
 def q4_k(q: Array) -> Decoded:
@@ -156,17 +163,17 @@ def q5_k(q: Array) -> Decoded:
     return fields(q[:, 48:], 4, 32) | fields(q[:, 16:48], 1, 32) << 4, *_six_bits(q)
 
 
-def _six_bits(q: Array) -> tuple[Array, Array]:
+def _six_bits(q: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Read the scales and offsets of the eight groups of Q4_K and Q5_K, each a float16 times 6 bits.
 
     Of the first four groups these are the low bits of a byte, whose two high bits belong to one of the last four.
     """
     scales, offsets, both = q[:, 4:8], q[:, 8:12], q[:, 12:16]
-    scale = np.concatenate([scales & 63, both & 15 | scales >> 6 << 4], axis=1).astype(np.float32)
-    least = np.concatenate([offsets & 63, both >> 4 | offsets >> 6 << 4], axis=1).astype(np.float32)
-    return half(q, 0) * scale, -(half(q, 2) * least)
+    scale = np.concatenate([scales & 63, both & 15 | scales >> 6 << 4], axis=1)
+    least = np.concatenate([offsets & 63, both >> 4 | offsets >> 6 << 4], axis=1)
+    return (scale, stored_half(q, 0)), (least, -stored_half(q, 2))
 
 
 def q6_k(q: Array) -> Decoded:
     codes = fields(q[:, :128], 4, 64) | fields(q[:, 128:192], 2, 32) << 4
-    return codes, half(q, 208) * q[:, 192:208].view(np.int8).astype(np.float32)
+    return codes, (q[:, 192:208].view(np.int8), stored_half(q, 208))

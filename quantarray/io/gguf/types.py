@@ -14,11 +14,13 @@ from .blocks import Decoder
 
 
 class Law(NamedTuple):
-    """A packed type: the dtype of its codes, how many weights have one scale (None: all), and what reads its blocks."""
+    """A packed type: the dtype of its codes, how many weights have one scale (None: all), what reads its blocks, and
+    the bits of integers beside a float16 of each block (None: constants are float32)."""
 
     dtype: DType
     group: int | None
     decode: Decoder
+    bits: int | None = None
 
 
 class Type(NamedTuple):
@@ -40,9 +42,10 @@ BFLOAT16 = "bfloat16"  # which NumPy lacks: it is widened to float32
 
 
 def _packed(
-    name: str, block: int, nbytes: int, dtype: DType, group: int | None, decode: Decoder, tail: int = 0
-) -> Type:
-    return Type(name, block, nbytes, tail, Law(dtype, group, decode))
+    name: str, block: int, nbytes: int, dtype: DType, group: int | None, decode: Decoder, bits: int | None = None,
+    tail: int = 0,
+) -> Type:  # fmt: skip
+    return Type(name, block, nbytes, tail, Law(dtype, group, decode, bits))
 
 
 def _dense(name: str, dense: str, nbytes: int) -> Type:
@@ -60,11 +63,11 @@ TYPES = {
     7: _packed("Q5_1", 32, 24, uniform(5), 32, blocks.q5_1),
     8: _packed("Q8_0", 32, 34, int8, 32, blocks.q8_0),
     9: Type("Q8_1"),
-    10: _packed("Q2_K", 256, 84, uniform(2), 16, blocks.q2_k),
-    11: _packed("Q3_K", 256, 110, int3, 16, blocks.q3_k),
-    12: _packed("Q4_K", 256, 144, uniform(4), 32, blocks.q4_k),
-    13: _packed("Q5_K", 256, 176, uniform(5), 32, blocks.q5_k),
-    14: _packed("Q6_K", 256, 210, int6, 16, blocks.q6_k),
+    10: _packed("Q2_K", 256, 84, uniform(2), 16, blocks.q2_k, bits=4),
+    11: _packed("Q3_K", 256, 110, int3, 16, blocks.q3_k, bits=8),
+    12: _packed("Q4_K", 256, 144, uniform(4), 32, blocks.q4_k, bits=8),
+    13: _packed("Q5_K", 256, 176, uniform(5), 32, blocks.q5_k, bits=8),
+    14: _packed("Q6_K", 256, 210, int6, 16, blocks.q6_k, bits=8),
     15: Type("Q8_K"),
     16: Type("IQ2_XXS", 256, 66),
     17: Type("IQ2_XS", 256, 74),
@@ -73,7 +76,7 @@ TYPES = {
     20: _packed("IQ4_NL", 32, 18, integers(blocks.IQ4_LEVELS), 32, blocks.iq4_nl),
     21: Type("IQ3_S", 256, 110),
     22: Type("IQ2_S", 256, 82),
-    23: _packed("IQ4_XS", 256, 136, integers(blocks.IQ4_LEVELS), 32, blocks.iq4_xs),
+    23: _packed("IQ4_XS", 256, 136, integers(blocks.IQ4_LEVELS), 32, blocks.iq4_xs, bits=8),
     24: _dense("I8", "<i1", 1),
     25: _dense("I16", "<i2", 2),
     26: _dense("I32", "<i4", 4),

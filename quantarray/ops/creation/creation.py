@@ -327,7 +327,7 @@ def _filled(op: str, shape: Any, value: Any, dtype: DType | None, axis: Any) -> 
 def _filled_like(op: str, q: Any, value: Any) -> QuantArray:
     like = checks.packed(op, "q", q)
     level = int(value) if isinstance(value, (bool, np.bool_)) else checks.number(op, "fill_value", value)
-    if like.dtype.is_integer and like.scale is None:
+    if like.dtype.is_integer and not like.constants.has_scale:
         return QuantArray(
             constant(
                 _code(op, like.dtype, level), like.bits, like.words.shape[1:-1], like.shape[like.axis], like.device

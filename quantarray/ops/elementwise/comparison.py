@@ -54,7 +54,7 @@ def _same_law(p: QuantArray, q: QuantArray) -> bool:
 
 def _repeats(p: QuantArray) -> bool:
     """True if two codes may have the same value."""
-    return not p.dtype.is_integer or p.scale is not None
+    return not p.dtype.is_integer or p.constants.has_scale
 
 
 def _equal_values(p: QuantArray, q: QuantArray) -> bool:

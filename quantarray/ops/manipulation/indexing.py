@@ -55,6 +55,10 @@ def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:
     packed = names[q.axis]
     if isinstance(items[packed], int):
         return _row(op, q, items, packed)
+    if q.constants.super_blocks and packed == len(items) - 1 and any(item != slice(None) for item in items[:-1]):
+        if items[-1] != slice(None):  # rows first: super-blocks are decoded where the packed axis is cut
+            rows = _basic(op, q, [*items[:-1], slice(None)])
+            return _basic(op, rows, [slice(None)] * (rows.ndim - 1) + items[-1:])
     runs = [_run(item, n) if isinstance(item, slice) else None for item, n in zip(_named(items), q.shape, strict=True)]
     run = runs[q.axis]
     assert run is not None
@@ -86,7 +90,7 @@ def _basic_constants(op: str, q: QuantArray, items: list[Any], run: Run) -> Cons
             d += 1
         return np.asarray(a[tuple(key)])
 
-    return along.map(change, along.group)
+    return along.map(change, along.group, rows=along is q.constants and items[-1] is not None)
 
 
 def _row(op: str, q: QuantArray, items: list[Any], packed: int) -> QuantArray:

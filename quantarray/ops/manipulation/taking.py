@@ -69,7 +69,7 @@ def taken_constants(q: QuantArray, indices: Array, d: int) -> Constants:
             return a.reshape(*a.shape[:at], *[1] * indices.ndim, *a.shape[at + 1 :])
         return np.take(a, indices, axis=at)
 
-    return q.constants.map(change, q.group)
+    return q.constants.map(change, q.group, rows=True)  # super-blocks are along the packed axis
 
 
 def _take_bits(op: str, q: QuantArray, indices: Array) -> QuantArray:

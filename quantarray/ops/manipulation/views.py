@@ -174,7 +174,7 @@ def broadcast_to(q: QuantArray, shape: Axes) -> QuantArray:
 
 def _of_one(q: QuantArray) -> Constants:
     """Share one constant along an axis of length 1, as all its copies do. It need not be stored with a group."""
-    return q.constants.map(lambda a, lead: a, q.group if q.constants.varies(q.axis) else None)
+    return q.constants.with_group(q.group if q.constants.varies(q.axis) else None)
 
 
 def broadcast_shapes(*shapes: Axes) -> tuple[int, ...]:

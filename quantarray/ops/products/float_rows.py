@@ -144,13 +144,13 @@ def _by_values(x: Array, w: QuantArray) -> Array:
     y = empty(device, (len(x), outputs), np.float32)
     if not y.size:
         return y
-    if device == "cpu" and (w.dtype.kind == "uniform" or (w.scale is not None and spacing(w.dtype) is not None)):
-        kernel(device, "row_product_spaced")(x, *w._cached("spaced", spaced_operands, w), y)
+    if device == "cpu" and (w.dtype.kind == "uniform" or (w.constants.has_scale and spacing(w.dtype) is not None)):
+        kernel(device, "row_product_spaced")(x, *w._cached("spaced", spaced_operands, w, True), y)
         return y
     levels = w.dtype.n_levels * math.prod(constant_dims(w.constants))
     by_tables = device == "cpu" and levels <= w.size
-    if by_tables and w.dtype.levels is not None and w.scale is not None:
-        kernel(device, "row_product_scaled")(x, *w._cached("scaled", scaled_operands, w), y)
+    if by_tables and w.dtype.levels is not None and w.constants.has_scale:
+        kernel(device, "row_product_scaled")(x, *w._cached("scaled", scaled_operands, w, True), y)
         return y
     if by_tables and w.dtype.kind == "table":  # tables in another order, which are as large as the array's
         kernel(device, "row_product_levels")(x, *w._cached("levels", level_operands, w, y.dtype), y)
@@ -175,7 +175,7 @@ def _by_groups(op: str, x: Array, w: QuantArray, run: int) -> Array:
     if not y.size or not k:
         y[...] = 0
         return y
-    words, low, step, first, apart, group = w._cached("spaced", spaced_operands, w)
+    words, low, step, first, apart, group = w._cached("spaced", spaced_operands, w, device == "cpu")
     unit = min(_SMALL) if min(_SMALL) in (run, group) else max(_SMALL)
     rows = _encoded(op, x, run, unit, first, low.size > 0)
     kernel(device, "group_product")(*rows, words, low, step, apart, group, unit, y)

@@ -166,7 +166,7 @@ def _packed(q: QuantArray, shape: tuple[int, ...], vector: int) -> tuple[Operand
     words = contiguous(q.words)
     of_words = _strides(q.shape[:vector] + q.shape[vector + 1 :], words.shape[-1], vector)
     flat, along = words.reshape(q.bits, -1), q.shape[vector] > 1 or shape[vector] == 1
-    exact = q.dtype.is_integer and q.scale is None
+    exact = q.dtype.is_integer and not q.constants.has_scale
     if exact and q.dtype.step is not None and q.dtype.levels is not None:
         return Affine(flat, q.dtype.levels[0], q.dtype.step, along), [of_words]
     entries = int(np.prod(constant_dims(q.constants), dtype=np.int64))

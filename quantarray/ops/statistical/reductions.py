@@ -59,7 +59,7 @@ def restored(result: Array, over: tuple[int, ...], keepdims: bool, lead: int = 0
 
 def exact(q: QuantArray) -> bool:
     """True where results are integers."""
-    return q.dtype.is_integer and q.scale is None
+    return q.dtype.is_integer and not q.constants.has_scale
 
 
 def integer_type(op: str, bound: int) -> type[np.signedinteger[Any]]:

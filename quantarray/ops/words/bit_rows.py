@@ -83,7 +83,7 @@ def cut(q: QuantArray, words: Array, run: Run) -> Array:
 def run_constants(op: str, q: QuantArray, runs: list[Run]) -> Constants:
     """Return the constants of an array whose packed axis is runs of q's. Runs may not cut groups, or IndexError is
     raised."""
-    if not q.constants.varies(q.axis):
+    if not q.constants.varies(q.axis) or runs == [Run(0, 1, q.shape[q.axis])]:
         return q.constants
     picks, size = _run_groups(op, q, runs)
     return _picked(q, picks, size)

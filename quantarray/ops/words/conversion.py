@@ -20,6 +20,7 @@ from ...core.code_values import constant_dims, level_values, values_of_codes
 from ...core.dtypes import Array, DType
 from ...core.format import word_count
 from ...core.recordings import recording
+from ...core.super_blocks import SuperBlocks
 
 _SMALL = 1 << 10  # elements below which NumPy is as fast as a kernel
 _FEW = 1 << 12  # levels that are few, whatever the size of an array
@@ -80,7 +81,7 @@ def dequantize(q: QuantArray, out: Any = None) -> Array:
     codes up by indices of 8 bytes an element, which are twice the result, and levels that vary may be 2**bits times the
     constants.
     """
-    kind: np.dtype[Any] = np.dtype(np.int32 if q.dtype.is_integer and q.scale is None else np.float32)
+    kind: np.dtype[Any] = np.dtype(np.int32 if q.dtype.is_integer and not q.constants.has_scale else np.float32)
     if out is not None:
         values = destination("dequantize", out, q, kind)
     elif q.size <= SIZE and _decoder(q) is None:
@@ -107,7 +108,7 @@ def _decoder(q: QuantArray) -> Callable[[QuantArray, Array], None] | None:
     if q.axis == q.ndim - 1 and q.shape[-1] >= _LONG:
         if q.dtype.kind == "uniform":
             return _decode_uniform
-        if q.device == "cpu" and q.scale is not None and spacing(q.dtype) is not None:
+        if q.device == "cpu" and q.constants.has_scale and spacing(q.dtype) is not None:
             return _decode_spaced
     worth = q.size >= _SMALL or recording() is not None  # NumPy looks a few codes up faster, but is no launch
     few = _count(q) == 1 or q.dtype.n_levels * _count(q) <= q.size // 4
@@ -197,10 +198,11 @@ def _decode_uniform(q: QuantArray, rows: Array) -> None:
         kernel(q.device, "decode_uniform")(*uniform_operands(q), rows.reshape(-1, rows.shape[-1]))
 
 
-def uniform_operands(q: QuantArray) -> tuple[Array, Array, Array, int]:
-    """Return the words, first levels, steps and group that `decode_uniform` takes."""
-    groups = max(a.shape[-1] for a in (q.offset, q.scale) if a is not None)  # one of them may have one for all
-    low, step = (_rows_of(constant, q, groups) for constant in (q.offset, q.scale))
+def uniform_operands(q: QuantArray, stored: bool = False) -> tuple[Array, Any, Any, int]:
+    """Return the words, first levels, steps and group that `decode_uniform` takes; `stored` as of `spaced_operands`."""
+    offset, scale = _constants(q, stored)
+    groups = max(offset.shape[-1], scale.shape[-1])  # one of them may have one for all
+    low, step = (_rows_of(constant, q, groups) for constant in (offset, scale))
     return _rows_of_words(q), low, step, q.shape[-1] if groups == 1 else q.group or q.shape[-1]
 
 
@@ -209,25 +211,33 @@ def _decode_spaced(q: QuantArray, rows: Array) -> None:
         kernel(q.device, "decode_spaced")(*spaced_operands(q), rows.reshape(-1, rows.shape[-1]))
 
 
-def spaced_operands(q: QuantArray) -> tuple[Array, Array, Array, int, int, int]:
+def spaced_operands(q: QuantArray, stored: bool = False) -> tuple[Array, Any, Any, int, int, int]:
     """Return the words, first levels, steps, first integer, difference of integers, and group of evenly spaced levels.
 
-    Without an offset the first levels are [0 0].
+    Without an offset the first levels are [0 0]. Constants are float32, or where they are `stored` so `SuperBlocks`.
     """
     if q.dtype.kind == "uniform":
-        words, low, step, group = uniform_operands(q)
+        words, low, step, group = uniform_operands(q, stored)
         return words, low, step, 0, 1, group
-    spaced, (words, _, scale, group) = spacing(q.dtype), scaled_operands(q)
+    spaced, (words, _, scale, group) = spacing(q.dtype), scaled_operands(q, stored)
     assert spaced is not None
     return words, np.empty((0, 0), np.float32), scale, *spaced, group
 
 
-def scaled_operands(q: QuantArray) -> tuple[Array, Array, Array, int]:
-    """Return the words, integer levels as float64, scales [rows groups] and group."""
-    scale = np.ones(1, np.float32) if q.scale is None else q.scale
+def scaled_operands(q: QuantArray, stored: bool = False) -> tuple[Array, Array, Any, int]:
+    """Return the words, integer levels as float64, scales [rows groups] and group; `stored` as of `spaced_operands`."""
+    _, scale = _constants(q, stored)
     groups = scale.shape[-1]
     group = q.shape[-1] if groups == 1 else q.group or q.shape[-1]
     return _rows_of_words(q), np.array(q.dtype.levels, np.float64), _rows_of(scale, q, groups), group
+
+
+def _constants(q: QuantArray, stored: bool) -> tuple[Any, Any]:
+    """Return the offset, or None, and the scale, or 1."""
+    read = {
+        name: a if stored and isinstance(a, SuperBlocks) else getattr(q, name) for name, a, _ in q.constants.stored()
+    }
+    return read.get("offset"), read.get("scale", np.ones(1, np.float32))
 
 
 @lru_cache(maxsize=256)
@@ -240,9 +250,12 @@ def spacing(dtype: DType) -> tuple[int, int] | None:
     return (levels[0], apart) if levels == tuple(levels[0] + i * apart for i in range(len(levels))) else None
 
 
-def _rows_of(constant: Array | None, q: QuantArray, groups: int) -> Array:
+def _rows_of(constant: Any, q: QuantArray, groups: int) -> Any:
     """Return a constant as [rows groups]."""
-    assert constant is not None
+    if isinstance(constant, SuperBlocks):
+        if constant.shape == (*q.shape[:-1], groups):
+            return constant.map(lambda a: a.reshape(-1, a.shape[-1]))
+        constant = constant.values()
     return np.ascontiguousarray(np.broadcast_to(constant, (*q.shape[:-1], groups))).reshape(-1, groups)
 
 

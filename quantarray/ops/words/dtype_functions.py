@@ -33,7 +33,7 @@ def astype(q: QuantArray, dtype: DType) -> QuantArray:
     op = "astype"
     checks.packed(op, "q", q)
     to = _dtype(op, "dtype", dtype)
-    if not _holds(to, q.dtype, q.scale is not None):
+    if not _holds(to, q.dtype, q.constants.has_scale):
         raise ValueError(
             f"{op}: {to} does not have all levels of {q.dtype} ({_why_not(to, q)}); encode(q.dequantize(), dtype) "
             f"keeps values that happen to fit, quantize(q.dequantize(), quantizer) rounds"
@@ -53,7 +53,7 @@ def can_cast(from_: Any, to: DType) -> bool:
     (True, False, True)
     """
     op = "can_cast"
-    scaled = isinstance(from_, QuantArray) and from_.dtype.is_integer and from_.scale is not None
+    scaled = isinstance(from_, QuantArray) and from_.dtype.is_integer and from_.constants.has_scale
     return _holds(_dtype(op, "to", to), _dtype(op, "from_", from_), scaled)
 
 
@@ -193,7 +193,7 @@ def _is_float32(n: int) -> bool:
 def _why_not(to: DType, q: QuantArray) -> str:
     from_ = q.dtype
     if to.levels is None:
-        scaled = " with a scale" if from_.is_integer and q.scale is not None else ""
+        scaled = " with a scale" if from_.is_integer and q.constants.has_scale else ""
         return f"{from_.n_levels} levels of the kind {from_.kind}{scaled} to {to.n_levels} of the kind {to.kind}"
     if from_.levels is None:
         return "they are real"

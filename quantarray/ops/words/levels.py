@@ -36,7 +36,7 @@ _LEAST = 1 << 16  # bytes of constants that no array is too small for
 
 def is_exact(q: QuantArray) -> bool:
     """True for integer levels without a scale."""
-    return q.dtype.is_integer and q.scale is None
+    return q.dtype.is_integer and not q.constants.has_scale
 
 
 def operand(op: str, name: str, value: Any, q: QuantArray) -> Any:
@@ -110,7 +110,7 @@ def smaller(op: str, q: QuantArray, group: int | None, value: Any) -> None:
 
 def _level_shape(q: QuantArray, group: int | None) -> tuple[int, ...]:
     """Return the shape of `levels_of`, before they are computed."""
-    dims = list(np.broadcast_shapes((1,) * q.ndim, *(a.shape[lead:] for _, a, lead in q.constants.items())))
+    dims = list(np.broadcast_shapes((1,) * q.ndim, *(a.shape[lead:] for _, a, lead in q.constants.stored())))
     if dims[q.axis] > 1 and group is not None:
         dims[q.axis] = -(-q.shape[q.axis] // group)
     return (q.dtype.n_levels, *dims)

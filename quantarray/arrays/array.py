@@ -380,9 +380,10 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
                 f"got {a.shape}"
             )
         if isinstance(a, SuperBlocks):
-            if axis != len(shape) - 1 or name == "table":
+            if axis != len(shape) - 1 or name == "table" or a.shape[-1] != groups:
                 raise ValueError(
-                    f"{dtype}: super-blocks are scales and offsets along the last, packed axis, not {name}"
+                    f"{dtype}: super-blocks are scales and offsets of each group along the last, packed axis, not "
+                    f"{name} {a.shape}"
                 )
             continue
         stored = np.uint16 if constants.bfloat16 else np.float32

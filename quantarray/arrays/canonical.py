@@ -88,8 +88,8 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array], mapped: bool = False)
 
 def parts_of(meta: dict[str, Any]) -> set[str]:
     """Return the names of the entries that an array with this header may have."""
-    bits = meta.get("super_blocks", {})
-    return {*_PARTS, *(f"{name}_halves" for name in bits if isinstance(bits, dict))}
+    bits = meta.get("super_blocks")
+    return {*_PARTS, *(f"{name}_halves" for name in bits)} if isinstance(bits, dict) else {*_PARTS}
 
 
 def _allowed(name: str, bits: dict[str, int]) -> tuple[str, ...]:

@@ -99,6 +99,9 @@ def test_constants_that_do_not_fit():
     with pytest.raises(ValueError, match="along the last, packed axis"):
         other = SuperBlocks(np.ones((4, 2), np.int8), np.ones((4, 1), np.float16))
         qa.from_codes(codes.T, qa.uint4, axis=0, scale=other, group=16)
+    with pytest.raises(ValueError, match="of each group"):  # a file could not tell one integer from a byte of two
+        one = SuperBlocks(np.ones((2, 1), np.int8), np.ones((2, 1), np.float16))
+        qa.from_codes(codes, qa.uniform(4), scale=one, offset=np.ones((2, 4)), group=16)
     beside = qa.from_codes(codes, qa.uniform(4), scale=blocks, offset=-1.0, group=16)
     assert beside.offset.tolist() == [[-1]] and [*beside.constants.super_blocks] == ["scale"]
     assert beside.dequantize()[0, 0] == -1

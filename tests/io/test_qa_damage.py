@@ -221,3 +221,109 @@ def test_unaligned_arrays_of_other_writers(tmp_path):
     loaded = qa.load(tmp_path / "b.qa")
     equal(loaded["q"], q)
     assert loaded["q"].words.flags.aligned and loaded["flag"].all()
+
+
+def of_super_blocks(path, odd=False):
+    """Save {"w": ..} with integers of 4 bits as scale, of 8 signed bits as offset; three groups a row if `odd`."""
+    groups = 3 if odd else 4
+    scale = qa.SuperBlocks(np.arange(2 * groups, dtype=np.uint8).reshape(2, -1), np.float16([[0.5], [2]]), bits=4)
+    offset = qa.SuperBlocks(np.arange(-4, 2 * groups - 4, dtype=np.int8).reshape(2, -1), np.float16([[-1], [0.25]]))
+    codes = np.arange(32 * groups).reshape(2, -1) % 16
+    qa.save(path, {"w": qa.from_codes(codes, qa.uniform(4), scale=scale, offset=offset, group=16)})
+    return qa.load(path)["w"]
+
+
+def stored_as(name, change):
+    return lambda m, p: p.update({f"w.{name}": change(p[f"w.{name}"])})
+
+
+def bits_of(value):
+    return lambda m, p: m["arrays"]["w"].update(super_blocks=value)
+
+
+def set_first(value):
+    """Return a function that copies an array, the first number of which it replaces."""
+
+    def change(a):
+        a = a.copy()
+        a.flat[0] = value
+        return a
+
+    return change
+
+
+SUPER_BLOCK_CHANGES = {
+    "version 1": (lambda m, p: m.update(version=1), "it has version 1, this library reads version 2"),
+    "version 3": (lambda m, p: m.update(version=3), "it has version 3, this library reads version 2"),
+    "integers of 16 bits": (stored_as("offset", np.int16), "'offset' must be |u1 or |i1, got <i2"),
+    "integers as float32": (stored_as("offset", np.float32), "'offset' must be |u1 or |i1, got <f4"),
+    "signed integers of 4 bits": (stored_as("scale", np.int8), "'scale' must be |u1, got |i1"),
+    "halves as float32": (stored_as("scale_halves", np.float32), "'scale_halves' must be <f2, got <f4"),
+    "halves as their bits": (stored_as("scale_halves", lambda a: a.view(np.uint16)), "must be <f2, got <u2"),
+    "a half of -0": (stored_as("scale_halves", set_first(-0.0)), "'scale_halves' must not hold -0"),
+    "an infinite half": (stored_as("offset_halves", set_first(np.inf)), "halves must be finite"),
+    "a half of NaN": (stored_as("offset_halves", set_first(np.nan)), "halves must be finite"),
+    "no halves": (lambda m, p: p.pop("w.scale_halves"), "it lacks 'scale_halves'"),
+    "no integers": (lambda m, p: p.pop("w.scale"), "it lacks 'scale'"),
+    "halves of another row": (stored_as("scale_halves", lambda a: a[:1]), "with the same leading lengths"),
+    "a column of halves less": (stored_as("scale_halves", lambda a: a[:, :0]), "a divisor of groups"),
+    "three halves of four": (stored_as("offset_halves", lambda a: np.repeat(a, 3, 1)), "a divisor of groups"),
+    "flat halves": (stored_as("offset_halves", np.ravel), "the same leading lengths"),
+    "a byte of integers less": (stored_as("scale", lambda a: a[:, :1].copy()), "of 4 bits are not stored as (2, 1)"),
+    "integers of three groups": (stored_as("offset", lambda a: a[:, :3].copy()), "of 8 bits are not stored as (2, 3)"),
+    "an integer of no axes": (stored_as("offset", lambda a: a[0, 0]), "the same leading lengths"),
+    "rows of three": (lambda m, p: p.update({"w.scale": np.zeros((3, 2), np.uint8),
+                                             "w.scale_halves": np.ones((3, 1), np.float16)}), "must have the shape"),
+    "8 bits, it says": (bits_of({"scale": 8, "offset": 8}), "of 8 bits are not stored as (2, 2)"),
+    "4 bits, it says": (bits_of({"scale": 4, "offset": 4}), "'offset' must be |u1, got |i1"),
+    "other bits": (bits_of({"scale": 5, "offset": 8}), "its 'super_blocks' must be an object of 4 or 8 bits"),
+    "bits that are true": (bits_of({"scale": True}), "its 'super_blocks' must be"),
+    "bits of words": (bits_of({"scale": 4, "words": 8}), "its 'super_blocks' must be"),
+    "a list of bits": (bits_of(["scale"]), "its 'super_blocks' must be"),
+    "null as bits": (bits_of(None), "its 'super_blocks' must be"),
+    "a list of 4 bits": (bits_of({"scale": [4]}), "its 'super_blocks' must be"),
+    "no bits": (bits_of({}), "its 'super_blocks' must be"),
+    "halves of no super-blocks": (bits_of({"scale": 4}), "'offset' must be <f4 or <u2, got |i1"),
+    "another axis": (lambda m, p: m["arrays"]["w"].update(axis=0), "needs words uint64"),
+    "no group": (lambda m, p: m["arrays"]["w"].update(group=None), "are not stored as"),
+    "another group": (lambda m, p: m["arrays"]["w"].update(group=8), "are not stored as"),
+    "another kind": (lambda m, p: m["arrays"]["w"].update(kind="basis"), "scale must have the shape"),
+    "scale beside bfloat16": (lambda m, p: (bits_of({"scale": 4})(m, p), p.pop("w.offset_halves"),
+                                            p.update({"w.offset": p["w.offset"].astype(np.uint16)})), "float32, or"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUPER_BLOCK_CHANGES)
+def test_rewritten_super_blocks(name, tmp_path):
+    change, message = SUPER_BLOCK_CHANGES[name]
+    path = tmp_path / "w.qa"
+    of_super_blocks(path)
+    rewritten(path, lambda m, p: None)
+    qa.load(path)
+    rewritten(path, change)
+    with pytest.raises(qa.FormatError) as caught:
+        qa.load(path)
+    assert message in str(caught.value)
+
+
+def test_bits_after_the_last_integer_of_a_row(tmp_path):
+    path = tmp_path / "w.qa"
+    w = of_super_blocks(path, odd=True)
+    assert w.constants.super_blocks["scale"].stored.shape == (2, 2)
+    rewritten(path, stored_as("scale", lambda a: a | np.uint8([[0, 16]])))
+    with pytest.raises(qa.FormatError, match="the bits after the last integer of a row must be zero"):
+        qa.load(path)
+
+
+def test_every_damaged_byte_of_super_blocks(tmp_path):
+    path = tmp_path / "w.qa"
+    of_super_blocks(path)
+    whole = path.read_bytes()
+    for i, b in enumerate(whole.rstrip(b" ")):
+        path.unlink()
+        path.write_bytes(whole[:i] + bytes([b ^ 1]) + whole[i + 1 :])
+        try:
+            loaded = qa.load(path)["w"]
+        except (qa.FormatError, KeyError):
+            continue
+        assert whole[i : i + 1] == b" ", (i, loaded)

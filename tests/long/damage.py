@@ -40,6 +40,7 @@ WRONG: tuple[Any, ...] = (
     ),
     *("", "1", "integer", "uniform", "basis", "table", "quantarray", "\0", "\ud800", {}, {"a": 1}, [], [0], [-1], [1]),
     *([2.0, 3], [True, 3], [[2, 3]], ["2", 3], [None], [1] * 64, [2**62, 2**62], [2**62, 0], [0, 1], [1, 0], [3, 3]),
+    *({"scale": 4}, {"scale": 8}, {"offset": 8}, {"scale": 8, "offset": 4}, {"scale": 4, "table": 4}),
     *(list(range(256)), list(range(300)), [0, 2**31], [[]] * 3, "x" * 100_000),
 )
 
@@ -107,7 +108,7 @@ def inside(rng: np.random.Generator, data: bytes) -> bytes:
         again = parts[name] if rng.random() < 0.5 else anywhere(rng, parts[name])
         return _double(parts, name, again, rng.random() < 0.5)
     elif way == 3:
-        parts[str(pick(rng, ("scale", "table", "x", "../words", "words.npy", "")))] = parts.pop(name)
+        parts[str(pick(rng, ("scale", "scale_halves", "table", "x", "../words", "words.npy", "")))] = parts.pop(name)
     elif way in (4, 5):
         parts[name] = claim(rng) + parts[name][-int(rng.integers(1, 200)) :]
         return _lying(rng, zipped(parts)) if rng.random() < 0.5 else zipped(parts)

@@ -26,10 +26,10 @@ from quantarray.arrays.array import validate
 
 from . import damage, onnx_files, other_files, qa_files
 from .interrupted import disk_full, killed
-from .lawful import lawful
+from .lawful import lawful, multiplied
 from .little_memory import little_memory
 from .proof import Proof
-from .stored import HEADER, NAMES, content, digest, draw_array, packed
+from .stored import HEADER, NAMES, content, digest, draw_array, entries, packed
 
 COPIES = 2  # damaged ones of an array
 
@@ -92,7 +92,7 @@ def _rewritten(rng: np.random.Generator, path: Path, meta: dict[str, Any], array
 def _change(rng: np.random.Generator, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
     way = rng.random()
     if way < 0.6:
-        key = damage.pick(rng, (*sorted(meta), *HEADER, "scheme", "layers", "more"))
+        key = damage.pick(rng, (*sorted(meta), *HEADER, "scheme", "super_blocks", "layers", "more"))
         meta[key] = damage.value(rng, meta.get(key))
     elif way < 0.65:
         del meta[damage.pick(rng, sorted(meta))]
@@ -111,9 +111,11 @@ def _holds(q: qa.QuantArray, meta: dict[str, Any], arrays: dict[str, Any]) -> bo
     header = {"axis": q.axis, "bits": q.bits, "group": q.group, "kind": q.dtype.kind, "n_levels": q.dtype.n_levels}
     header |= {"levels": q.dtype.levels and list(q.dtype.levels), "shape": list(q.shape)}
     numbers = {name: a for name, a, _ in q.constants.items()} | {"words": q.words}
-    stored = {name: a for name, a in arrays.items() if name in NAMES}
+    stored = multiplied(meta, {name: a for name, a in arrays.items() if name in entries(meta)})
     return (
-        all(meta[key] == header[key] for key in HEADER)
+        stored is not None
+        and {name: a.bits for name, a in q.constants.super_blocks.items()} == meta.get("super_blocks", {})
+        and all(meta[key] == header[key] for key in HEADER)
         and q.scheme == meta.get("scheme")
         and numbers.keys() == stored.keys()
         and all(np.array_equal(numbers[name], a) and numbers[name].dtype == a.dtype for name, a in stored.items())

@@ -6,21 +6,56 @@ from typing import Any
 
 import numpy as np
 
-from .stored import HEADER, Array, digest
+from .stored import HEADER, Array, digest, entries
 
 CONSTANTS = {"uniform": {"scale", "offset"}, "basis": {"scale", "offset"}, "table": {"table"}}
 
 
 def lawful(meta: dict[str, Any], arrays: dict[str, Array]) -> bool:
     """True where a file of this content is to be read, and False where it is to be refused."""
-    arrays = {name: a for name, a in arrays.items() if name in ("words", "scale", "offset", "table")}
+    arrays = {name: a for name, a in arrays.items() if name in entries(meta)}
     if not {*HEADER, "format", "version", "digest"} <= meta.keys() or "words" not in arrays or "layers" in meta:
         return False
-    if meta["format"] != "quantarray" or not _whole(meta["version"], 1, 1):
+    if meta["format"] != "quantarray" or not _whole(meta["version"], *[1 + ("super_blocks" in meta)] * 2):
         return False
     if not isinstance(meta.get("scheme", ""), str) or not _header(meta):
         return False
-    return _words(meta, arrays["words"]) and _numbers(meta, arrays) and meta["digest"] == digest(meta, arrays)
+    if not _words(meta, arrays["words"]) or meta["digest"] != digest(meta, arrays):
+        return False
+    numbers = multiplied(meta, arrays)
+    return numbers is not None and _numbers(meta, numbers)
+
+
+def multiplied(meta: dict[str, Any], arrays: dict[str, Array]) -> dict[str, Array] | None:
+    """Return the arrays with float32 in place of integers and halves, or None where these break a rule."""
+    blocks, arrays = meta.get("super_blocks", {}), {**arrays}
+    if not isinstance(blocks, dict) or ("super_blocks" in meta and not blocks) or not {"scale", "offset"} >= {*blocks}:
+        return None
+    n, group = meta["shape"][-1], meta["group"]
+    groups = -(-n // group) if group else 1
+    for name, bits in blocks.items():
+        integers, halves = arrays.get(name), arrays.pop(f"{name}_halves", None)
+        if type(bits) is not int or bits not in (4, 8) or integers is None or halves is None or halves.ndim < 1:
+            return None
+        if meta["axis"] != len(meta["shape"]) - 1 or integers.dtype.str not in ("|u1", "|i1")[: 1 + (bits == 8)]:
+            return None
+        if integers.shape != (*halves.shape[:-1], -(-groups * bits // 8)) or halves.dtype.str != "<f2":
+            return None
+        runs = halves.shape[-1]
+        if (
+            (groups % runs if runs else groups)
+            or not np.isfinite(halves).all()
+            or (halves.view(np.uint16) == 1 << 15).any()
+        ):
+            return None
+        if bits == 4:
+            both = np.stack([integers & 15, integers >> 4], -1).reshape(*halves.shape[:-1], 2 * integers.shape[-1])
+            if both[..., groups:].any():
+                return None
+            integers = both[..., :groups]
+        each = np.repeat(halves, groups // max(1, runs), axis=-1)
+        arrays[name] = integers.astype(np.float32) * each.astype(np.float32) + np.float32(0)
+    return arrays
 
 
 def _whole(value: Any, least: int, most: float) -> bool:

@@ -20,7 +20,8 @@ Array = np.ndarray[Any, Any]
 Content = tuple[dict[str, Any], dict[str, Array]]  # the meta text as an object, and the arrays by name
 LENGTHS = (0, 1, 1, 2, 3, 5, 31, 63, 64, 65, 70, 128, 129, 200)
 HEADER = ("axis", "bits", "group", "kind", "levels", "n_levels", "shape")
-NAMES = ("offset", "scale", "table", "words")
+NAMES = ("offset", "offset_halves", "scale", "scale_halves", "table", "words")
+TITLES = {"<u2": "bfloat16 ", "|u1": "uint8 ", "|i1": "int8 ", "<f2": "float16 "}  # of types in a digest
 SCHEMES = ("XNOR()", "Uniform(4, symmetric=False)", "", "größe \u2028\0 \ud800", '"}, {"', "x" * 3000)
 TYPES = {
     "U64": "<u8", "F32": "<f4", "U16": "<u2", "F64": "<f8", "I64": "<i8", "I32": "<i4", "F16": "<f2", "U8": "u1",
@@ -31,7 +32,7 @@ TYPES = {
 def draw_array(rng: np.random.Generator) -> qa.QuantArray:
     """Draw an array of any law, shape, packed axis, constants and scheme; often it is a view.
 
-    Constants vary along axes or in groups, and some are bfloat16.
+    Constants vary along axes or in groups; some are bfloat16, and some super-blocks.
     """
     shape = [int(n) for n in rng.choice(LENGTHS, int(rng.integers(1, 5)))]
     while math.prod(shape) > 4000:
@@ -42,7 +43,7 @@ def draw_array(rng: np.random.Generator) -> qa.QuantArray:
     constants, group = _constants(rng, kind, law, shape, axis)
     levels = np.arange(law.n_levels) if law.levels is None else np.array(law.levels)
     q = qa.from_codes(codes(rng, tuple(shape), levels), law, axis, **constants, group=group)
-    numbers = q.constants.to_bfloat16() if rng.random() < 0.3 else q.constants
+    numbers = q.constants.to_bfloat16() if rng.random() < 0.3 else _compact(rng, q)
     scheme = str(rng.choice(SCHEMES)) if rng.random() < 0.4 else None
     q = qa.QuantArray(q.words, q.dtype, q.shape, q.axis, numbers, scheme)
     return _view(rng, q) if rng.random() < 0.4 else q
@@ -76,6 +77,27 @@ def _constants(
         return {"table": some(law.n_levels)}, group
     lead = (law.bits,) if kind == "basis" else ()
     return {"scale": some(*lead)} | ({} if kind == "scaled" else {"offset": some()}), group
+
+
+def _compact(rng: np.random.Generator, q: qa.QuantArray) -> qa.Constants:
+    """Return an array's constants, often with super-blocks in place of some."""
+    c = q.constants
+    arrays: dict[str, Any] = {name: a for name, a, _ in c.items()}
+    groups = -(-q.shape[q.axis] // q.group) if q.group else 1
+    for name, a in arrays.items():
+        if name == "table" or q.axis != q.ndim - 1 or a.shape[-1] != groups or rng.random() < 0.3:
+            continue
+        runs = _runs(rng, groups)
+        bits, dtype = ((4, np.uint8), (8, np.uint8), (8, np.int8))[int(rng.integers(3))]
+        low, high = (0, 16) if bits == 4 else (np.iinfo(dtype).min, np.iinfo(dtype).max + 1)
+        halves = np.float16(rng.standard_normal((*a.shape[:-1], runs)) * 2.0 ** rng.uniform(-20, 10))
+        arrays[name] = qa.SuperBlocks(rng.integers(low, high, a.shape).astype(dtype), halves, bits)
+    return qa.Constants(**arrays, group=c.group)
+
+
+def _runs(rng: np.random.Generator, groups: int) -> int:
+    """Return how many super-blocks so many groups have: a divisor."""
+    return int(rng.choice([n for n in range(1, groups + 1) if groups % n == 0])) if groups else 0
 
 
 def _view(rng: np.random.Generator, q: qa.QuantArray) -> qa.QuantArray:
@@ -133,11 +155,18 @@ def zipped(entries: dict[str, bytes] | list[tuple[str, bytes]], compression: int
     return file.getvalue()
 
 
+def entries(meta: dict[str, Any]) -> set[str]:
+    """Return the names of the arrays that a file of this meta object may have; others are ignored."""
+    blocks = meta.get("super_blocks")
+    halves = {f"{name}_halves" for name in blocks} if isinstance(blocks, dict) else set()
+    return {"words", "scale", "offset", "table"} | halves
+
+
 def digest(meta: dict[str, Any], arrays: dict[str, Array]) -> str:
     """Compute the digest by the recipe of docs/format.md."""
-    parts = [json.dumps({key: meta[key] for key in HEADER}, sort_keys=True).encode()]
-    for name in NAMES:
-        if name in arrays:
-            a = arrays[name]
-            parts += [f"{name} {'bfloat16 ' if a.dtype == np.uint16 else ''}{a.shape}".encode(), a.tobytes()]
+    keys = (*HEADER, "super_blocks") if "super_blocks" in meta else HEADER
+    parts = [json.dumps({key: meta[key] for key in keys}, sort_keys=True).encode()]
+    for name in (name for name in NAMES if name in entries(meta) & arrays.keys()):
+        a = arrays[name]
+        parts += [f"{name} {TITLES.get(a.dtype.str, '')}{a.shape}".encode(), a.tobytes()]
     return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()

@@ -22,7 +22,8 @@ class SuperBlocks:
     significant bits, so float32 holds it exactly, and none is -0. Read-only for good: arrays that can be written to are
     copied. Raises TypeError for other dtypes, ValueError for other shapes and numbers.
 
-    It is passed as `scale` or `offset`, whose last axis is the packed one, to `from_codes` and `from_words`.
+    It is passed as `scale` or `offset`, whose last axis is the packed one, to `from_codes` and `from_words`. On a GPU,
+    products read the values, float32.
 
     >>> import numpy as np, quantarray as qa
     >>> scale = qa.SuperBlocks(np.int8([[1, -2, 3, 4]]), np.float16([[0.5, 0.25]]))

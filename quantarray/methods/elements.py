@@ -113,6 +113,8 @@ class Elements:
     def to_device(self: Any, device: str) -> QuantArray:
         """Return this array on another device; itself if it is there already.
 
+        Constants stay on the host, and `SuperBlocks` as they are; products on a GPU read their values, float32.
+
         >>> import quantarray as qa
         >>> qa.encode([1, -1], values=(-1, 1)).to_device("cpu").device
         'cpu'

@@ -4,6 +4,7 @@ import copy
 import pickle
 import tracemalloc
 
+import fake_cupy
 import gguf_files
 import numpy as np
 import pytest
@@ -149,6 +150,20 @@ def test_products_equal_those_of_float32_constants(kind, tmp_path):
             with np.errstate(all="ignore"):
                 same_bits(qa.linear(x, w, quantize_x=how), qa.linear(x, plain, quantize_x=how))
     assert w.nbytes_cached <= 128  # the levels of IQ4_XS as float64
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpu_reads_float32(kind, tmp_path):
+    w, _ = loaded(tmp_path, kind, 12, 3)
+    x = np.random.default_rng(2).standard_normal((3, w.shape[1])).astype(np.float32)
+    for how in (None, "row", 32) if kind != "IQ4_XS" else (None,):
+        with np.errstate(all="ignore"):
+            expected = qa.linear(x, w, quantize_x=how)
+            with fake_cupy.gpu() as xp:
+                there = w.to_device("cuda")
+                same_bits(xp.asnumpy(qa.linear(xp.asarray(x), there, quantize_x=how)), expected)
+                np.testing.assert_array_equal(xp.asnumpy(there.dequantize()), w.dequantize())
+                assert there.to_device("cpu").digest() == w.digest() == there.digest()
 
 
 @pytest.mark.parametrize(("bits", "dtype"), FORMS)

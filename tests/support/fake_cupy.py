@@ -17,6 +17,7 @@ import numpy as np
 
 from quantarray.core.errors import DeviceError
 from quantarray.core.recordings import RECORDINGS
+from quantarray.core.super_blocks import SuperBlocks
 from tools.kernels_of import kernels_of
 
 _device = import_module("quantarray.backends.registry")
@@ -384,6 +385,7 @@ def arrays():
 
 
 def _on_host(x):
+    assert not isinstance(x, SuperBlocks), "a GPU's kernels read constants as float32"
     if isinstance(x, ndarray):
         # CUDA kernels see words as pairs of uint32, which Numba makes of whole arrays only
         assert x.held.dtype != np.uint64 or x.held.flags.c_contiguous, "words that have gaps"

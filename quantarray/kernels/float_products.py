@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.dtypes import Array
+from ..core.super_blocks import SuperBlocks
+
+Numbers = Array | SuperBlocks  # constants of groups
 
 
 def float_product(x: Array, form: Array, grid: Array, w: Array, bias: Array, out: Array) -> None:
@@ -21,19 +24,19 @@ def row_product(x: Array, values: Array, out: Array) -> None:
 
 
 def row_product_spaced(
-    x: Array, words: Array, low: Array, step: Array, first: int, apart: int, group: int, out: Array
+    x: Array, words: Array, low: Numbers, step: Numbers, first: int, apart: int, group: int, out: Array
 ) -> None:  # fmt: skip
-    """`row_product` with the values of `decode_spaced`. On the CPU only."""
+    """`row_product` with the values of `decode_spaced`. On the CPU only; low and step may be `SuperBlocks`."""
 
 
 def row_product_levels(x: Array, words: Array, levels: Array, row: Array, group: int, out: Array) -> None:
     """`row_product` with the values of `decode_levels`, float32. On the CPU only."""
 
 
-def row_product_scaled(x: Array, words: Array, levels: Array, scale: Array, group: int, out: Array) -> None:
+def row_product_scaled(x: Array, words: Array, levels: Array, scale: Numbers, group: int, out: Array) -> None:
     """`row_product` with the values scale[o, group of k] * levels[code], rounded once. On the CPU only.
 
-    levels float64[codes], scale float32[o groups]."""
+    levels float64[codes], scale float32[o groups] or `SuperBlocks` of this shape."""
 
 
 def encode_runs(
@@ -48,7 +51,7 @@ def encode_runs(
 
 
 def group_product(
-    codes: Array, shares: Array, starts: Array, sums: Array, words: Array, low: Array, step: Array, apart: int,
+    codes: Array, shares: Array, starts: Array, sums: Array, words: Array, low: Numbers, step: Numbers, apart: int,
     group: int, unit: int, out: Array,
 ) -> None:  # fmt: skip
     """Multiply rows of bytes: out[r, o] float32 from codes int8[r n*unit] and words [planes o ..], n units of a row.
@@ -57,7 +60,7 @@ def group_product(
     exact in float32, times (step[o, group of n] * shares[r, n]); then low[o, group of n] * sums[r, n], if low has
     elements. Products and their additions are rounded once together where the CPU can; the 16 sums are added as in
     `row_product`. unit is 16 or 32; apart * code at most 255; group a multiple of unit, or at least k; constants
-    float32[o groups]."""
+    float32[o groups], on the CPU also `SuperBlocks` of this shape."""
 
 
 def byte_row_product(

@@ -13,7 +13,7 @@ SUM, ESTIMATE, DISTANCE, COSINE = range(4)  # metrics of the kernel `add_product
 
 
 class Product(NamedTuple):
-    """Products [queries rows] of queries and packed rows: `function(rows)`, divided by divisors float64[queries]."""
+    """Compute products [queries rows] of queries and packed rows: `function(rows)`, divided by float64[queries]."""
 
     function: Callable[[Any], Array]
     divisors: Array | None = None
@@ -27,7 +27,7 @@ class Product(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Scores of packed rows, of their products p and numbers a of the query and b of the row.
+    """Compute scores of packed rows, of their products p and numbers a of the query and b of the row.
 
     p + a for SUM, a + b**2 - 2 p for ESTIMATE, max(a + b - 2 p, 0) for DISTANCE, p / (a b) for COSINE, or 0 where a b
     is 0. Without `of_query` SUM is p itself.

@@ -160,10 +160,10 @@ def test_a_gpu_reads_float32(kind, tmp_path):
         with np.errstate(all="ignore"):
             expected = qa.linear(x, w, quantize_x=how)
             with fake_cupy.gpu() as xp:
-                there = w.to_device("cuda")
-                same_bits(xp.asnumpy(qa.linear(xp.asarray(x), there, quantize_x=how)), expected)
-                np.testing.assert_array_equal(xp.asnumpy(there.dequantize()), w.dequantize())
-                assert there.to_device("cpu").digest() == w.digest() == there.digest()
+                on_gpu = w.to_device("cuda")
+                same_bits(xp.asnumpy(qa.linear(xp.asarray(x), on_gpu, quantize_x=how)), expected)
+                np.testing.assert_array_equal(xp.asnumpy(on_gpu.dequantize()), w.dequantize())
+                assert on_gpu.to_device("cpu").digest() == w.digest() == on_gpu.digest()
 
 
 @pytest.mark.parametrize(("bits", "dtype"), FORMS)

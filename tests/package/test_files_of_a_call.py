@@ -1,4 +1,4 @@
-"""How many Python files of the package a `conv2d` of single bits passes, in a process of its own.
+"""Count the Python files of the package that a `conv2d` of single bits passes, in a process of its own.
 
 Counted are the files of functions that are called, as `sys.setprofile` sees them, with kernels compiled before and
 found on disk. What runs while a module is imported does not count: it is no step of the call. Functions that the

@@ -72,7 +72,7 @@ def product(
         elif in_groups:
             y = _by_groups(op, rows, w, k if quantize_x == "row" else quantize_x)
         elif plain is not None:
-            y = by_words(op, *codes_of(op, rows), w)
+            y = by_words(*codes_of(op, rows), w, plain)
         else:
             y = by_codes(op, rows, w, quantize_x, integers)
         if shift is not None:
@@ -226,12 +226,11 @@ def in_place(op: str, w: QuantArray) -> Operand | None:
     return b if b.recoded is None and len(b.terms) == 1 else None
 
 
-def by_words(op: str, codes: Array, scale: Array, w: QuantArray) -> Array:
-    """Compute what `by_codes` does from the words of w, which `in_place` takes: no layout of them is held.
+def by_words(codes: Array, scale: Array, w: QuantArray, b: Operand) -> Array:
+    """Compute what `by_codes` does from the words of w, lowered as b by `in_place`: no layout of them is held.
 
     The words are read again for each FEW rows.
     """
-    b = lower(op, "w", w)
     y, (_, _, first, apart) = np.empty((len(codes), w.shape[0]), np.float32), b.terms[0].tolist()
     by, offset = np.empty((2, 0)) if b.exact else (np.broadcast_to(a.reshape(-1), w.shape[0]) for a in b.constants(2))
     operands = w.words.reshape(w.bits, w.shape[0], -1), first, apart, contiguous(by), contiguous(offset)

@@ -29,7 +29,7 @@ from ...core.hints import QuantizeX
 from ..linear_algebra.contractions import hamming
 from ..products import float_rows
 from ..products.matrix_product import linear
-from ..products.operand import from_dense
+from ..products.operand import from_dense, lower
 from ..statistical.map_reduce import map_reduce
 from . import scores
 from .rabitq import RotatedRows
@@ -129,7 +129,7 @@ def _product_with(op: str, queries: Any, database: QuantArray, quantize_queries:
         plain = float_rows.in_place(op, database[:1])
         if plain is not None and not (plain.exact and scale is None):
             divisors = np.ones((len(codes), 1), np.float32) if scale is None else scale
-            return Product(lambda rows: float_rows.by_words(op, codes, divisors, rows))
+            return Product(lambda rows: float_rows.by_words(codes, divisors, rows, lower(op, "database", rows)))
     whole = from_dense(codes, 1)
     return Product(lambda rows: linear(rows, whole).T, None if scale is None else scale[:, 0].astype(np.float64))
 

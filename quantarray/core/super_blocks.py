@@ -109,7 +109,7 @@ class SuperBlocks:
         if self.bits == BYTE:
             return self._integers.view()
         both = np.stack([self._integers & 15, self._integers >> NIBBLE], axis=-1)
-        return both.reshape(*self._shape[:-1], -1)[..., : self._shape[-1]]
+        return both.reshape(*self._integers.shape[:-1], 2 * self._integers.shape[-1])[..., : self._shape[-1]]
 
     @property
     def stored(self) -> Array:

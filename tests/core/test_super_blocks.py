@@ -63,6 +63,21 @@ def test_values_are_products_in_float32(bits, dtype, groups):
         same_bits(other.values(), blocks.values())
 
 
+@pytest.mark.parametrize(("bits", "dtype"), FORMS)
+@pytest.mark.parametrize("shape", [(0, 0), (0, 1), (0, 5), (3, 0), (2, 0, 4)])
+def test_no_constants(bits, dtype, shape, tmp_path):
+    """Arrays without rows or without groups, and their views, files and transposes."""
+    blocks = SuperBlocks(np.zeros(shape, dtype), np.zeros((*shape[:-1], min(1, shape[-1])), np.float16), bits)
+    assert blocks.integers.shape == blocks.values().shape == shape and blocks.size == 0
+    assert pickle.loads(pickle.dumps(blocks)) == blocks and str(shape) in repr(blocks)
+    w = qa.from_codes(np.zeros((*shape[:-1], 16 * shape[-1]), np.uint8), qa.uint4, scale=blocks, group=16)
+    for view in (w, w[:0], w[..., :], w.T, w[None]):
+        validate(view)
+        assert view.dequantize().size == 0 and repr(view)
+    qa.save(tmp_path / "w.qa", w)
+    assert qa.load(tmp_path / "w.qa").constants.super_blocks == {"scale": blocks}
+
+
 def test_arrays_that_can_be_written_to_are_copied():
     integers, halves = np.int8([[1, 2]]), np.float16([[0.5]])
     blocks = SuperBlocks(integers, halves)

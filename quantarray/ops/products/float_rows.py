@@ -61,7 +61,7 @@ def product(
     in_groups = quantize_x is not None and _in_groups(op, w, quantize_x)
     for step in before:
         a = a if step is None else step(a)
-    rows, shape = contiguous(a).reshape(-1, w.shape[1]), (*a.shape[:-1], w.shape[0])
+    rows, shape = contiguous(a).reshape(math.prod(a.shape[:-1]), k), (*a.shape[:-1], w.shape[0])
 
     few = quantize_x == "row" and not in_groups and len(rows) <= FEW and has_kernel(device, "byte_row_product")
     plain = in_place(op, w) if few else None
@@ -142,7 +142,8 @@ def _by_values(x: Array, w: QuantArray) -> Array:
     """x @ values(w).T in float32."""
     device, outputs = device_of(x), w.shape[0]
     y = empty(device, (len(x), outputs), np.float32)
-    if not y.size:
+    if not y.size or not w.shape[1]:
+        y[...] = 0
         return y
     if device == "cpu" and (w.dtype.kind == "uniform" or (w.constants.has_scale and spacing(w.dtype) is not None)):
         kernel(device, "row_product_spaced")(x, *w._cached("spaced", spaced_operands, w, True), y)
@@ -233,7 +234,7 @@ def by_words(codes: Array, scale: Array, w: QuantArray, b: Operand) -> Array:
     """
     y, (_, _, first, apart) = np.empty((len(codes), w.shape[0]), np.float32), b.terms[0].tolist()
     by, offset = np.empty((2, 0)) if b.exact else (np.broadcast_to(a.reshape(-1), w.shape[0]) for a in b.constants(2))
-    operands = w.words.reshape(w.bits, w.shape[0], -1), first, apart, contiguous(by), contiguous(offset)
+    operands = w.words.reshape(w.bits, w.shape[0], w.words.shape[-1]), first, apart, contiguous(by), contiguous(offset)
     scales = scale.reshape(-1)
     for row in range(0, len(codes), FEW):
         some = slice(row, row + FEW)

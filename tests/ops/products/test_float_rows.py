@@ -38,6 +38,39 @@ def test_tiles(rows, outputs, k, planes):
     np.testing.assert_array_equal(qa.linear(x, w), in_lanes(x, w.dequantize()))
 
 
+NOTHING = [(*shape, rows) for shape in ((0, 0), (0, 70), (3, 0)) for rows in (0, 1, 5, 20)] + [(3, 70, 0)]
+
+
+@pytest.mark.parametrize("outputs, k, rows", NOTHING)
+def test_no_outputs_no_elements_and_no_rows(outputs, k, rows):
+    """Every law and every kind of x: the result is zeros, or has none."""
+    codes, one = np.zeros((outputs, k), np.uint8), np.ones((outputs, 1), np.float32)
+    groups = {g: np.ones((outputs, -(-k // g)), np.float32) for g in (16, 64)}
+    blocks = qa.SuperBlocks(groups[16].astype(np.int8), groups[16][:, :1].astype(np.float16))
+    unscaled = [qa.from_codes(codes, law) for law in (qa.bipolar, qa.int4)]
+    weights = [
+        *unscaled,
+        qa.from_codes(codes, qa.int4, scale=one),
+        qa.from_codes(codes, qa.integers(0, 1, 5), scale=one),
+        qa.from_codes(codes, qa.uniform(4), scale=one, offset=one),
+        qa.from_codes(codes, qa.basis(2), scale=np.ones((2, 1, 1), np.float32), offset=one[:1]),
+        qa.from_codes(codes, qa.table(4), table=np.ones((16, 1, 1), np.float32)),
+        qa.from_codes(codes, qa.int4, scale=groups[16], group=16),
+        qa.from_codes(codes, qa.uniform(4), scale=groups[64], offset=groups[64], group=64),
+        qa.from_codes(codes, qa.int4, scale=blocks, group=16),
+    ]
+    for w in weights:
+        spaced = w.dtype.kind in ("integer", "uniform") and w.dtype.n_levels != 3
+        for how in (None, "row", *(16, 64) * spaced):
+            for lead in ((rows,), (rows, 2), (0, rows)):
+                y = qa.linear(np.ones((*lead, k), np.float32), w, quantize_x=how)
+                assert y.shape == (*lead, outputs) and y.dtype == np.float32 and not y.any()
+    for w in unscaled:
+        for x in (np.ones((rows, k), np.int8), qa.from_codes(np.zeros((rows, k), np.uint8), qa.int2)):
+            y = qa.linear(x, w)
+            assert y.shape == (rows, outputs) and not y.any()
+
+
 @pytest.mark.parametrize("at_once", [1, 300])
 def test_parts_of_outputs(monkeypatch, at_once):
     """Tables of levels, and values, of which some outputs' are in memory at once."""

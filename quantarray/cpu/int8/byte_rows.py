@@ -7,7 +7,7 @@ from ..runtime import threads
 from ..runtime.jit import inner
 from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, place_in_group
-from .group_rows import dot_byte_rows
+from .group_rows import SHORT, dot_byte_rows
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _AT_ONCE = 512  # outputs
@@ -45,13 +45,13 @@ def _multiply(x, blocks, words, count, k, values):
 @Kernel
 def _order(codes, length, x, first, last):
     """Put the bytes of rows in the order of `spread`; the last block has zeros for words of the one before it."""
-    blocks = -(-length // _WORDS)
+    blocks, period = -(-length // _WORDS), length * 64 if length in SHORT else _WORDS * 64
     for row in range(first, last):
         x[row] = 0
         for block in range(blocks):
             begin, done = max(0, min(block * _WORDS, length - _WORDS)) * 64, block * _WORDS * 64
             for lane in range(LANES):
-                at, start = block * _WORDS * BYTES + lane * 4, begin + lane * _UNIT
+                at, start = block * _WORDS * BYTES + lane * 4, begin + lane * _UNIT % period
                 if start >= done:
                     for element in range(min(_UNIT, codes.shape[1] - start)):
                         x[row, at + place_in_group(_UNIT, element)] = codes[row, start + element]
@@ -77,7 +77,11 @@ def _divide(sums, total, scale, lowest, apart, by, offset, out):
     if by.size == 0:
         for o in range(len(sums)):
             out[o] = np.float64(lowest * total + apart * sums[o]) / scale + 0.0
-    else:
+    elif offset.size == 0:
         for o in range(len(sums)):
             exact = np.float64(lowest * total + apart * sums[o])
-            out[o] = np.float64(np.float32(by[o] * exact + offset[o] * np.float64(total) + 0.0)) / scale + 0.0
+            out[o] = np.float64(np.float32(np.float64(by[o]) * exact + 0.0)) / scale + 0.0
+    else:
+        for o in range(len(sums)):
+            exact, low = np.float64(lowest * total + apart * sums[o]), np.float64(offset[o]) * np.float64(total)
+            out[o] = np.float64(np.float32(np.float64(by[o]) * exact + low + 0.0)) / scale + 0.0

@@ -19,6 +19,7 @@ from .group_bytes import AHEAD, BYTES, LANES, codes_of_lanes, lanes_of_groups
 from .group_dots import INTEGERS, REALS, VNNI, add_dots, add_groups, factor
 
 MOST_ROWS = 4
+SHORT = 1, 2, 4  # words of rows of which a block of `dot_byte_rows` has several
 _PLANES = 8
 
 
@@ -60,8 +61,9 @@ def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, outputs, p
 
     Planes are `between` words apart, the first from words[0] on, and have a row of `length` words for each output.
     Block b of x int8[rows blocks 8 64] has the bytes for the 8 words from 8 b on, the last block for the last 8 words,
-    in the order of `spread`; the words after a shorter row are read too, and meet zeros. Sums fit into int32. rows is 1
-    to MOST_ROWS; deep says that codes may be more than 127.
+    in the order of `spread`; the words after a shorter row are read too, and meet zeros, or the row's bytes again where
+    it has 1, 2 or 4 words: then one block has several outputs. Sums fit into int32. rows is 1 to MOST_ROWS; deep says
+    that codes may be more than 127.
     """
     i64 = types.int64
     signature = types.void(x, i64, i64, words, i64, i64, i64, i64, i64, i64, types.boolean, out)
@@ -128,8 +130,11 @@ def _counting(module, rows, unit, planes, deep):
     of_rows = [builder.mul(blocks, const(r)) for r in range(rows)]
     end = builder.sub(length, const(unit // 4))  # where the last block begins
     end = builder.select(builder.icmp_signed("<", end, const(0)), const(0), end)
-    with cgutils.for_range(builder, builder.sub(last, first)) as output:
-        o = builder.add(first, output.index)
+    parts = const(1)
+    for words_of_row in SHORT:
+        short = builder.icmp_signed("==", length, const(words_of_row))
+        parts = builder.select(short, const(unit // 4 // words_of_row), parts)
+    with cgutils.for_range_slice(builder, first, last, parts, I64) as (o, _):
         row = builder.mul(o, length)
         slots = [slot_of(builder, INTEGERS(None)) for _ in of_rows]
         with cgutils.for_range(builder, blocks) as block:
@@ -140,19 +145,30 @@ def _counting(module, rows, unit, planes, deep):
             for slot, total in zip(slots, sums, strict=True):
                 builder.store(builder.add(builder.load(slot), total), slot)
         for r, slot in enumerate(slots):
-            to = builder.add(builder.mul(outputs, const(r)), o)
-            builder.store(builder.sext(_total(builder, builder.load(slot)), I64), builder.gep(out, [to]))
+            to = builder.gep(out, [builder.add(builder.mul(outputs, const(r)), o)])
+            _store_totals(builder, builder.load(slot), parts, to, builder.sub(last, o))
     builder.ret_void()
     return function
 
 
-def _total(builder, vector):
-    """Return the sum of all lanes, in halves."""
-    count = vector.type.count // 2
-    while count:
-        vector = builder.add(lanes_of(builder, vector, 0, count), lanes_of(builder, vector, count, count))
-        count //= 2
-    return builder.extract_element(vector, ir.Constant(I32, 0))
+def _store_totals(builder, vector, parts, to, left):
+    """Store the sums, int64, of 1, 2, 4 or 8 equal parts of a vector, and no more than `left` of them."""
+    with builder.if_else(builder.icmp_signed("==", parts, const(1))) as (whole, several):
+        with whole:
+            count, total = LANES // 2, vector
+            while count:
+                total = builder.add(lanes_of(builder, total, 0, count), lanes_of(builder, total, count, count))
+                count //= 2
+            builder.store(builder.sext(builder.extract_element(total, ir.Constant(I32, 0)), I64), to)
+        with several:
+            for width in (1, 2, 4):
+                swapped = ir.Constant(ir.VectorType(I32, LANES), [lane ^ width for lane in range(LANES)])
+                vector = builder.add(vector, builder.shuffle_vector(vector, vector, swapped))
+                with builder.if_then(builder.icmp_signed("==", parts, const(LANES // width // 2))):
+                    for part in range(LANES // width // 2):
+                        with builder.if_then(builder.icmp_signed(">", left, const(part))):
+                            total = builder.extract_element(vector, ir.Constant(I32, 2 * part * width))
+                            builder.store(builder.sext(total, I64), builder.gep(to, [const(part)]))
 
 
 def _function(module, rows, unit, planes, deep):

@@ -23,7 +23,7 @@ from ...core.dtypes import Array
 from ...core.format import WORD_BITS
 from ..words.conversion import dequantize, level_operands, scaled_operands, spaced_operands, spacing
 from . import calls
-from .operand import Operand, bias_values, lower
+from .operand import bias_values
 
 _VALUES = 1 << 20  # of weights, or of their levels, that are in memory at once: 4 MiB
 _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as BitNet has it
@@ -64,7 +64,7 @@ def product(
     rows, shape = contiguous(a).reshape(math.prod(a.shape[:-1]), k), (*a.shape[:-1], w.shape[0])
 
     few = quantize_x == "row" and not in_groups and len(rows) <= FEW and has_kernel(device, "byte_row_product")
-    plain = in_place(op, w) if few else None
+    plain = in_place(w) if few else None
 
     def call(buffer: Array | None) -> Any:
         if quantize_x is None:
@@ -72,7 +72,7 @@ def product(
         elif in_groups:
             y = _by_groups(op, rows, w, k if quantize_x == "row" else quantize_x)
         elif plain is not None:
-            y = by_words(*codes_of(op, rows), w, plain)
+            y = by_words(*codes_of(op, rows), w, *plain)
         else:
             y = by_codes(op, rows, w, quantize_x, integers)
         if shift is not None:
@@ -219,22 +219,27 @@ def _check_finite(op: str, x: Array, wrong: Any) -> None:
         )
 
 
-def in_place(op: str, w: QuantArray) -> Operand | None:
-    """Lower w, if `byte_row_product` takes it: levels evenly spaced, the same constants along a row; else None."""
-    if w.group is not None or not 0 < w.shape[1] <= _LONGEST or w.dtype.kind in ("table", "basis"):
+def in_place(w: QuantArray) -> tuple[int, int] | None:
+    """Return the base and step of the levels of w, if `byte_row_product` takes it: levels evenly spaced, the same
+    constants along a row; else None."""
+    spaced = w.dtype.kind == "uniform" or (w.dtype.kind == "integer" and w.dtype.step is not None)
+    if w.group is not None or not 0 < w.shape[1] <= _LONGEST or not spaced:
         return None
-    b = lower(op, "w", w)
-    return b if b.recoded is None and len(b.terms) == 1 else None
+    first, apart = w.dtype._term_rows[0, 2:].tolist()
+    return first, apart
 
 
-def by_words(codes: Array, scale: Array, w: QuantArray, b: Operand) -> Array:
-    """Compute what `by_codes` does from the words of w, lowered as b by `in_place`: no layout of them is held.
+def by_words(codes: Array, scale: Array, w: QuantArray, first: int, apart: int) -> Array:
+    """Compute what `by_codes` does from the words of w, of the levels of `in_place`: no layout of them is held.
 
     The words are read again for each FEW rows.
     """
-    y, (_, _, first, apart) = np.empty((len(codes), w.shape[0]), np.float32), b.terms[0].tolist()
-    by, offset = np.empty((2, 0)) if b.exact else (np.broadcast_to(a.reshape(-1), w.shape[0]) for a in b.constants(2))
-    operands = w.words.reshape(w.bits, w.shape[0], w.words.shape[-1]), first, apart, contiguous(by), contiguous(offset)
+    y = np.empty((len(codes), w.shape[0]), np.float32)
+    constants = (
+        np.empty(0, np.float32) if a is None else contiguous(np.broadcast_to(a.reshape(-1), w.shape[0]))
+        for a in (w.scale, w.offset)
+    )
+    operands = w.words.reshape(w.bits, w.shape[0], w.words.shape[-1]), first, apart, *constants
     scales = scale.reshape(-1)
     for row in range(0, len(codes), FEW):
         some = slice(row, row + FEW)

@@ -181,7 +181,7 @@ def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric, number: 
 def _blocks(rows: Any, size: int) -> Iterator[tuple[int, Any]]:
     """(first row, `size` rows) of each block, and of none where there are none."""
     for first in range(0, max(1, len(rows)), size):
-        yield first, rows[first : first + size]
+        yield first, rows if size >= len(rows) else rows[first : first + size]
 
 
 def within(

@@ -222,9 +222,10 @@ def test_functions_of_stored_codes(name):
     check(converted(net, (3, 12, 12)), (3, 12, 12))
 
 
-def test_a_residual_network():
-    """Each stored tensor, from PyTorch's codes before it."""
-    blocks = [Residual(nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16)), "add_relu") for _ in "ab"]
+@pytest.mark.parametrize("how", ["add_relu", "add"])
+def test_a_residual_network(how):
+    """Each stored tensor, from PyTorch's codes before it: sums with a zero point, too."""
+    blocks = [Residual(nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16)), how) for _ in "ab"]
     net = Quantised(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1),
                     nn.Flatten(), nn.Linear(16, 10))  # fmt: skip
     fuse = [FUSED[0], *((f"layers.{i}.f.0", f"layers.{i}.f.1") for i in (3, 4))]

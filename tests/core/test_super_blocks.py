@@ -184,7 +184,10 @@ def test_a_gpu_reads_float32(kind, tmp_path):
 @pytest.mark.parametrize(("bits", "dtype"), FORMS)
 @pytest.mark.parametrize(
     ("group", "k", "run"),
-    [(16, 304, 19), (16, 240, 3), (32, 2 * 32 * 17, 2), (64, 64 * 24, 8), (64, 1280, 4), (16, 16, 1)],
+    [
+        *[(16, 304, 19), (16, 240, 3), (32, 2 * 32 * 17, 2), (64, 64 * 24, 8), (64, 1280, 4), (16, 16, 1)],
+        *[(32, 32 * 136, 8), (256, 256 * 32, 16)],  # of several panels, which begin within a run of groups
+    ],
 )
 def test_products_of_other_lengths_of_super_blocks(group, k, run, bits, dtype):
     """Rows that end within a vector, runs other than of K types, and groups of more than x has."""

@@ -58,7 +58,7 @@ def is_none(numbers):
 @inline
 def scratch_of(numbers):
     """Count the float32 that `put_numbers` needs as scratch."""
-    return numbers.blocks + LANES
+    return numbers.blocks + numbers.groups + 2 * LANES
 
 
 @inline
@@ -70,19 +70,31 @@ def put_numbers(numbers, o, first, last, each, scratch, to, place):
     if numbers.form == _FLOATS:
         _repeat(numbers.values, o * numbers.groups, numbers.groups, first, last, each, to, place)
         return
-    wide = each * numbers.run
-    begin = first // wide if first else 0
+    if each == 1:
+        _put_stored(numbers, o, first, last, scratch, to, place)
+        return
+    # each is computed once, by vectors, and repeated: unit by unit took 10 times as long as a product of one row
+    begin, end, at = first // each // LANES * LANES, (last - 1) // each + 1, numbers.blocks + LANES
+    _put_stored(numbers, o, begin, end, scratch, scratch, at)
+    _repeat(scratch, at - begin, end, first, last, each, to, place)
+
+
+@inline
+def _put_stored(numbers, o, first, last, scratch, to, place):
+    """to[place + n - first] = stored constant n of output o, for n from first to last; first a multiple of 16."""
+    run = numbers.run
+    begin = first // run if first else 0
     halves, row = numbers.blocks - begin, o * numbers.blocks + begin
     widen_halves(numbers.halves, row, halves // HALVES, scratch)
     for b in range(halves // HALVES * HALVES, halves):
         scratch[b] = half_value(numbers.halves[row + b])
     vectors = 0
-    if each == 1 and wide in (8, LANES):
+    if run in (8, LANES):
         vectors = (last - first) // LANES
         at = o * numbers.length + (first // 2 if numbers.form == _PAIRS else first)
-        put_products(numbers.integers, at, numbers.form, scratch, wide, vectors, to, place)
+        put_products(numbers.integers, at, numbers.form, scratch, run, vectors, to, place)
     for n in range(first + vectors * LANES, last):
-        value = scratch[n // wide - begin] * _integer(numbers, o, n // each)
+        value = scratch[n // run - begin] * _integer(numbers, o, n)
         to[place + n - first] = value + np.float32(0)  # -0 becomes 0
 
 

@@ -185,8 +185,14 @@ def test_a_gpu_reads_float32(kind, tmp_path):
 @pytest.mark.parametrize(
     ("group", "k", "run"),
     [
-        *[(16, 304, 19), (16, 240, 3), (32, 2 * 32 * 17, 2), (64, 64 * 24, 8), (64, 1280, 4), (16, 16, 1)],
-        *[(32, 32 * 136, 8), (256, 256 * 32, 16)],  # of several panels, which begin within a run of groups
+        (16, 304, 19),
+        (16, 240, 3),
+        (32, 2 * 32 * 17, 2),
+        (64, 64 * 24, 8),
+        (64, 1280, 4),
+        (16, 16, 1),
+        (32, 32 * 136, 8),  # of several panels, which begin within a run of groups
+        (256, 256 * 32, 16),
     ],
 )
 def test_products_of_other_lengths_of_super_blocks(group, k, run, bits, dtype):

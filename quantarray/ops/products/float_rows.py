@@ -222,7 +222,7 @@ def _check_finite(op: str, x: Array, wrong: Any) -> None:
 def in_place(w: QuantArray) -> tuple[int, int] | None:
     """Return the base and step of the levels of w, if `byte_row_product` takes it: levels evenly spaced, the same
     constants along a row; else None."""
-    spaced = w.dtype.kind == "uniform" or (w.dtype.kind == "integer" and w.dtype.step is not None)
+    spaced = w.dtype.kind == "uniform" or w.dtype.step is not None
     if w.group is not None or not 0 < w.shape[1] <= _LONGEST or not spaced:
         return None
     first, apart = w.dtype._term_rows[0, 2:].tolist()

@@ -82,6 +82,8 @@ _FILES = {
     "conv_weights": "popcount.conv",
     "conv_words": "popcount.conv",
     "conv": "popcount.conv",
+    "divide_rows": "int8.scaled_rows",
+    "encode_rows": "int8.scaled_rows",
     "encode_runs": "int8.encode_runs",
     "group_product": "int8.group_products",
     "byte_row_product": "int8.byte_rows",

@@ -14,6 +14,8 @@ from .fits import group_ends as group_ends
 from .fits import range_constants as range_constants
 from .fits import sums as sums
 from .float_products import byte_row_product as byte_row_product
+from .float_products import divide_rows as divide_rows
+from .float_products import encode_rows as encode_rows
 from .float_products import encode_runs as encode_runs
 from .float_products import float_product as float_product
 from .float_products import group_product as group_product

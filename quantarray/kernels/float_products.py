@@ -50,6 +50,16 @@ def encode_runs(
     element is not finite: then nothing else counts. On the CPU only."""
 
 
+def encode_rows(x: Array, least: float, wrong: Array, scales: Array, out: Array) -> None:
+    """Make int8 of rows float32[r k]: out int8[r k], rint(x * s), s = 127 / max(the largest magnitude, least).
+
+    scales float32[r] are s. wrong as of `encode_runs`. On the CPU only."""
+
+
+def divide_rows(sums: Array, scales: Array, out: Array) -> None:
+    """out float32[r o] = sums[r, o] / scales[r], rounded once, never -0; sums int32, int64 or float32. CPU only."""
+
+
 def group_product(
     codes: Array, shares: Array, starts: Array, sums: Array, words: Array, low: Numbers, step: Numbers, apart: int,
     group: int, unit: int, out: Array,

@@ -56,8 +56,9 @@ def group_product(codes, shares, starts, sums, words, low, step, apart, group, u
     if len(out) <= MOST_ROWS:
         threads.run(_multiply_few, (x, weights, unit, out), out.shape[1], workers)
         return
-    some, chunks = _FEW if len(out) <= ROWS[0] else _MANY, -(-len(out) // _ROWS)
-    threads.run(_multiply, (x, weights, unit, some, chunks, out), -(-out.shape[1] // some) * chunks, workers)
+    some = _FEW if len(out) <= ROWS[0] else _MANY
+    panels = -(-out.shape[1] // some)
+    threads.run(_multiply, (x, weights, unit, some, panels, out), panels * -(-len(out) // _ROWS), workers)
 
 
 @Kernel
@@ -86,7 +87,7 @@ def empty_floats(vectors):
 
 
 @Kernel
-def _multiply(x, w, unit, some, chunks, out, first, last):
+def _multiply(x, w, unit, some, panels, out, first, last):
     rows, outputs, vectors = out.shape[0], out.shape[1], unit // 4
     at_once = max(1, min(x.blocks, _PANEL // (some * vectors * BYTES)))
     codes = np.empty(some * at_once * vectors * BYTES + BYTES, np.uint8)
@@ -95,7 +96,7 @@ def _multiply(x, w, unit, some, chunks, out, first, last):
     place, scratch = first_line(codes), np.empty(max(scratch_of(w.step), scratch_of(w.low)), np.float32)
     without = is_none(w.low)
     for task in range(first, last):
-        column, row = task // chunks * some, task % chunks * _ROWS
+        column, row = task % panels * some, task // panels * _ROWS  # rows stay in L2 for all panels
         outputs_here, stop = min(some, outputs - column), min(row + _ROWS, rows)
         totals[: (stop - row) * some * LANES] = 0
         for begin in range(0, x.blocks, at_once):

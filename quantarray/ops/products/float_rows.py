@@ -69,6 +69,8 @@ def product(
     def call(buffer: Array | None) -> Any:
         if quantize_x is None:
             y = _by_values(rows, w)
+        elif not in_groups and _has_values_alone(w):
+            y = _by_values(rounded(op, rows, quantize_x), w)
         elif in_groups:
             y = _by_groups(op, rows, w, k if quantize_x == "row" else quantize_x)
         elif plain is not None:
@@ -103,9 +105,9 @@ def check_runs(op: str, name: str, value: Any, small: tuple[int, ...] = ()) -> N
 
 def _in_groups(op: str, w: QuantArray, quantize_x: Any) -> bool:
     """Return True if `group_product` takes the product: levels are evenly spaced, and x or w is in groups."""
-    few = w.group is not None and w.group % WORD_BITS
-    if quantize_x == "row" and not few:
+    if quantize_x == "row" and w.group is None:
         return False
+    few = w.group is not None and w.group % WORD_BITS
     span = spacing(w.dtype) if w.dtype.kind != "uniform" else (0, 1)
     even = span is not None and 0 < span[1] and span[1] * (w.dtype.n_levels - 1) <= _MOST_BYTE and abs(span[0]) < _FAR
     if even and (not few or w.group in _SMALL):
@@ -117,6 +119,23 @@ def _in_groups(op: str, w: QuantArray, quantize_x: Any) -> bool:
             "quantize_x, x is multiplied by the values of w"
         )
     return False
+
+
+def _has_values_alone(w: QuantArray) -> bool:
+    """Return True where codes of x meet values of w: integers by tables, or by groups of other levels, took 1000 times
+    as long."""
+    return w.dtype.kind == "table" or w.group is not None
+
+
+def rounded(op: str, x: Array, quantize_x: Any) -> Array:
+    """Return codes / s of each run of rows, in float32."""
+    xp, k = namespace(device_of(x)), x.shape[1]
+    run = max(k, 1) if quantize_x == "row" else quantize_x
+    y: Array = xp.empty_like(x)
+    for first in range(0, k, run):
+        codes, scale = codes_of(op, x[:, first : first + run])
+        y[:, first : first + run] = codes / scale
+    return y
 
 
 def widened(op: str, x: Any) -> Array:
@@ -264,9 +283,9 @@ def by_codes(
     group = max(k, 1) if quantize_x == "row" else quantize_x
     if 0 < k <= group and len(x) and isinstance(x, np.ndarray):  # some elements at a time: no array of float64
         codes, scale = codes_of(op, x, least)
-        exact, once = integers(codes, w), np.empty((len(x), w.shape[0]), np.float32)
-        np.divide(exact, scale.astype(np.float64), out=once, dtype=np.float64, casting="same_kind")
-        return np.add(once, 0, out=once)
+        exact, once = integers(codes, w), empty("cpu", (len(x), w.shape[0]), np.float32)
+        kernel("cpu", "divide_rows")(exact, scale.reshape(-1), once)
+        return once
     total = namespace(device_of(x)).zeros((len(x), w.shape[0]))
     for first in range(0, k if len(x) else 0, group):
         codes, scale = codes_of(op, x[:, first : first + group], least)
@@ -277,7 +296,13 @@ def by_codes(
 
 def codes_of(op: str, x: Array, least: Any = _LEAST) -> tuple[Array, Array]:
     """Return int8 codes of rows, x * scale rounded, and scale [rows 1]: 127 / the largest magnitude, or `least`."""
-    xp = namespace(device_of(x))
+    device = device_of(x)
+    if has_kernel(device, "encode_rows"):
+        codes, scale, wrong = empty(device, x.shape, np.int8), empty(device, (len(x), 1), np.float32), np.zeros(1, bool)
+        kernel(device, "encode_rows")(contiguous(x), float(least), wrong, scale.reshape(-1), codes)
+        _check_finite(op, x, wrong[0])
+        return codes, scale
+    xp = namespace(device)
     ends = xp.abs(x).max(axis=1, keepdims=True)
     _check_finite(op, x, not np.isfinite(to_host(ends)).all())
     scale = np.float32(127) / xp.maximum(ends, least)

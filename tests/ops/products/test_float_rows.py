@@ -204,7 +204,7 @@ def test_rows_in_groups(scheme, data, bits, rows, outputs, seed):
     x, base = (rng.normal(size=(n, k)).astype(np.float32) for n in (rows, outputs))
     group = data.draw(st.sampled_from([None, 16, 32, 64, 128, 192, 256, 512]))
     w = qa.quantize(base, SCHEMES[scheme](bits), **({} if group is None else {"group": group}))
-    run = data.draw(st.sampled_from([16, 32, 64, 192, "row"] if w.group in (16, 32) else [16, 32, 64, 192]))
+    run = data.draw(st.sampled_from([16, 32, 64, 192, "row"] if w.group else [16, 32, 64, 192]))
     expected = in_groups(x, w, k if run == "row" else run)
     np.testing.assert_array_equal(qa.linear(x, w, quantize_x=run), expected)
     exact = x.astype(np.float64) @ w.dequantize().astype(np.float64).T
@@ -254,6 +254,30 @@ def test_other_levels_in_groups(run, levels):
     np.testing.assert_array_equal(qa.linear(X, w, quantize_x=run), exact_in_groups(X, w, run))
     with pytest.raises(ValueError, match="groups of less than 64 elements are 16 and 32, of evenly spaced levels"):
         qa.linear(X, w, quantize_x=32)
+
+
+TABLES = {
+    "table": lambda a: qa.quantize(a, qa.NormalFloat(4)),
+    "tables of outputs": lambda a: qa.quantize(a, qa.LloydMax(2), scale_axis=0),
+    "tables of groups": lambda a: qa.quantize(a, qa.NormalFloat(4), group=64),
+    "uneven levels in groups": lambda a: qa.from_codes(
+        np.signbit(a) + 2 * (np.abs(a) > 0.5), qa.integers((-9, -2, 0, 5)), scale=np.ones((30, 4)) / 3, group=64
+    ),
+}
+
+
+@pytest.mark.parametrize("form", TABLES)
+@pytest.mark.parametrize("rows", [1, 4, 9])
+@pytest.mark.parametrize("run", ["row", 64, 128])
+def test_tables_meet_rounded_rows(form, rows, run):
+    """Levels that are not evenly spaced: codes of x become floats again, and meet the values of w."""
+    w = TABLES[form](RNG.normal(size=(30, 200)).astype(np.float32))
+    x = RNG.normal(size=(rows, 200)).astype(np.float32)
+    x[0, :64] = 0
+    parts = [x] if run == "row" else np.split(x, range(run, 200, run), axis=1)
+    scales = [np.float32(127) / np.maximum(np.abs(part).max(1, keepdims=True), np.float32(1e-5)) for part in parts]
+    rounded = np.concatenate([np.rint(part * s) / s for part, s in zip(parts, scales, strict=True)], axis=1)
+    np.testing.assert_array_equal(qa.linear(x, w, quantize_x=run), qa.linear(rounded, w))
 
 
 def test_scaled_weights():

@@ -201,9 +201,7 @@ class Cuts(NamedTuple):
     """
 
     limits: Array  # [classes T lanes]: sums above it pass a threshold
-    changes: (
-        Array  # uint64[words T + 1 planes]: bits of the code of the lowest sums, then those that a threshold changes
-    )
+    lanes: Array  # uint64[words 2]: bits of the channels whose codes count thresholds that are not passed, and of all
 
 
 class Search(NamedTuple):

@@ -391,12 +391,12 @@ PRODUCTS = "accumulators", "conv2d", "few_channels", "folded", "linalg", "networ
 # Kernels of depthwise convolutions look at the width of registers alone, 512 bits with avx512bw and AMX as with all of
 # AVX-512; windows of few channels become rows by one text everywhere, and their products are those of conv2d
 CHAPTERS = {
-    "avx2": ("bands", *PRODUCTS, "depthwise", "rank_lines", "chain"),
+    "avx2": ("bands", *PRODUCTS, "depthwise", "rank_lines", "chain", "stored_bytes"),
     "avx512bw": ("bands", "nearest", *(chapter for chapter in PRODUCTS if chapter != "few_channels")),
     # Bits are moved by the same text without AVX512-VBMI
     "portable": ("bands", *PRODUCTS, "depthwise", "place", "rank_lines", "chain"),
-    "amx": ("amx", *PRODUCTS),
-    isa.EMULATED: PRODUCTS,
+    "amx": ("amx", *PRODUCTS, "stored_bytes"),
+    isa.EMULATED: (*PRODUCTS, "stored_bytes"),
 }
 # (options, environment): pytest's handler of faults would take the place of the processor's
 MORE = {"amx": (["-p", "no:faulthandler", "-p", "tile_processor"], {"PYTHONPATH": str(SUPPORT)})}

@@ -4,9 +4,9 @@ import numpy as np
 
 from ..epilogue.finish import Lanes, flips_and_lanes, store, target
 from ..epilogue.strips import put_strip_by_lines, single_lines
-from ..int8.expand import expand
+from ..int8.expand import bring_codes
 from ..llvm.vectors import LANES
-from ..llvm.views import Limits, Planes, Rows, View
+from ..llvm.views import Limits, Rows, View
 from ..runtime import threads
 from ..runtime.aligned import first_line
 from ..runtime.jit import inline, inner
@@ -54,7 +54,7 @@ def _codes_range(x, w, plan, cuts, words, begin, end):
                 taps = _see(w, plan, i, begins, seen)
                 row_codes(
                     pairs, plan.step * PAIRS, columns, seen, taps, w.values, word * PAIRS, plan.kinds, i * columns,
-                    cuts.limits, word * CHANNELS, cuts.changes, word, words, (image * rows + i) * columns,
+                    cuts.limits, word * CHANNELS, cuts.lanes, word, words, (image * rows + i) * columns,
                 )  # fmt: skip
         row += stop - top
 
@@ -124,9 +124,8 @@ def _bring(x, w, plan, image, row, word, done, codes, pairs, begins):
     """
     stop = plan.seen[row, 1]
     for at in range(max(done, plan.seen[row, 0]), stop):
-        first = x.terms[0, 0] * x.words.shape[1] + (image * plan.image_rows + at) * plan.row_words + word
-        planes = Planes(x.words, first, x.terms[0, 1], x.words.shape[1])
-        expand(planes, w.period, plan.visible, 0, 1, View(codes, plan.left * CHANNELS))
+        first = (image * plan.image_rows + at) * plan.row_words + word
+        bring_codes(x, first, w.period, plan.visible, View(codes, plan.left * CHANNELS))
         to = begins + at % plan.slots * plan.pairs * PAIRS
         pair_pixels(codes, 0, plan.every * CHANNELS, plan.near * CHANNELS, plan.pairs, pairs, to)
     return max(done, stop)

@@ -5,12 +5,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..epilogue.ranks import BLENDED, bisect, limits_of
 from ..llvm.vectors import I8, I16, I32, I64, const, lanes_of, place_of, pointer, slot_of, splat
 from .pairs import BITS, CHANNELS, add_pairs
 
 PIXELS = 4 if BITS == 512 else 2  # for which a tap's numbers are read once
 _HELD = 16 if BITS == 512 else 8  # registers of sums
-_PLANES = 8  # of a code
+_SIGNED = ir.IRBuilder.icmp_signed
 
 
 @intrinsic
@@ -52,42 +53,42 @@ def row_sums(
 
 @intrinsic
 def row_codes(
-    typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, limits, lane, changes, word, out, row
+    typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, limits, lane, lanes, word, out, row
 ):  # fmt: skip
-    """out[j, row + p, word] bit l = bit l of changes[word, 0, j], ^ that of changes[word, 1 + t, j] for each t with
+    """out[.., row + p, word] = codes of 64 channels l, those of lanes[word, 1]: the number of t with
 
         total[p, l] > limits[kinds[first + p], t, lane + l]
 
-    and the total that `row_sums` has. limits int16 or int32 [kinds T lanes], as wide as totals; changes uint64[.. T + 1
-    planes], out uint64[planes rows words].
+    and the total that `row_sums` has; the number of all others where bits of lanes[word, 0] are ones. limits int16 or
+    int32 [kinds T lanes], as wide as totals; lanes uint64[words 2], out uint64[planes rows words]; with one plane for
+    several, byte 64 * word + l of a row is the code.
     """
     i64 = types.int64
     signature = types.void(
-        pairs, i64, i64, seen, i64, values, i64, kinds, i64, limits, i64, changes, i64, out, i64
+        pairs, i64, i64, seen, i64, values, i64, kinds, i64, limits, i64, lanes, i64, out, i64
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
-        (_, thresholds, width), (_, rows, planes), (_, out_rows, words) = (
-            _shape(context, builder, signature, args, i) for i in (9, 11, 13)
+        (_, thresholds, width), (planes, out_rows, words) = (
+            _shape(context, builder, signature, args, i) for i in (9, 13)
         )
         limits = pointer(context, builder, signature, args, 9, args[10])
-        changes = pointer(context, builder, signature, args, 11, builder.mul(args[12], builder.mul(rows, planes)))
-        at = builder.add(builder.mul(args[14], words), args[12])
-        out, apart = pointer(context, builder, signature, args, 13, at), builder.mul(out_rows, words)
-        of_kind = builder.mul(thresholds, width)
-        codes = cgutils.alloca_once(builder, ir.ArrayType(I64, _PLANES * PIXELS))
-        codes = builder.bitcast(codes, I64.as_pointer())
-        single = builder.and_(*(builder.icmp_signed("==", n, const(1)) for n in (thresholds, planes)))
+        law = pointer(context, builder, signature, args, 11, builder.mul(args[12], const(2)))
+        down, used = (builder.load(builder.gep(law, [const(i)])) for i in range(2))
+        single = builder.icmp_signed("==", thresholds, const(1))
+        as_bytes = builder.and_(builder.icmp_signed("==", planes, const(1)), builder.not_(single))
+        nth = builder.select(as_bytes, builder.mul(args[12], const(CHANNELS // 8)), args[12])
+        out = pointer(context, builder, signature, args, 13, builder.add(builder.mul(args[14], words), nth))
+        apart, of_kind = builder.mul(out_rows, words), builder.mul(thresholds, width)
         only = [slot_of(builder, const(0)) for _ in range(PIXELS)]
-        none, change = (builder.load(builder.gep(changes, [const(i)])) for i in range(2))
+        ranks = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(I8, PIXELS * CHANNELS)), I8.as_pointer())
+        turned, inside = (_byte_mask(builder, mask) for mask in (down, used))
+        top = builder.trunc(builder.add(thresholds, const(1)), I8)
+        top = builder.and_(turned, splat(builder, top, CHANNELS))  # T - rank = ~rank + T + 1
 
         def begin(members):
             for slot in only:
                 builder.store(const(0), slot)
-            with builder.if_then(builder.not_(single)), cgutils.for_range(builder, planes) as plane:
-                lowest = builder.load(builder.gep(changes, [plane.index]))
-                for p in range(PIXELS):
-                    builder.store(lowest, _of(builder, codes, plane.index, p))
 
         def compare(members, channel, sums):
             tables = [_row(builder, limits, kind, of_kind) for _, kind in members]
@@ -95,31 +96,76 @@ def row_codes(
                 with one:
                     for slot, table, totals in zip(only, tables, sums, strict=True):
                         builder.store(builder.or_(builder.load(slot), _above(builder, totals, table, channel)), slot)
-                with more, cgutils.for_range(builder, thresholds) as t:
-                    columns = [builder.gep(table, [builder.mul(t.index, width)]) for table in tables]
-                    above = [_above(builder, *pair, channel) for pair in zip(sums, columns, strict=True)]
-                    row = builder.gep(changes, [builder.mul(builder.add(t.index, const(1)), planes)])
-                    with cgutils.for_range(builder, planes) as plane:
-                        changed = builder.load(builder.gep(row, [plane.index]))
-                        for p, mask in enumerate(above):
-                            place = _of(builder, codes, plane.index, p)
-                            builder.store(builder.xor(builder.load(place), builder.and_(mask, changed)), place)
+                with more:
+                    columns = [
+                        [builder.gep(table, [const(channel + i * total.type.count)]) for i, total in enumerate(totals)]
+                        for table, totals in zip(tables, sums, strict=True)
+                    ]
+                    for p, of_pixel in enumerate(_ranks(builder, sums, columns, thresholds, width)):
+                        for i, rank in enumerate(of_pixel):
+                            narrow = builder.trunc(rank, ir.VectorType(I8, rank.type.count))
+                            at = p * CHANNELS + channel + i * rank.type.count
+                            builder.store(narrow, place_of(builder, ranks, at, narrow.type), align=1)
 
         def end(members):
             with builder.if_else(single) as (one, more):
                 with one:
                     for (pixel, _), slot in zip(members, only, strict=True):
-                        word_bits = builder.xor(builder.and_(builder.load(slot), change), none)
-                        builder.store(word_bits, builder.gep(out, [builder.mul(pixel, words)]))
-                with more, cgutils.for_range(builder, planes) as plane:
-                    column = builder.gep(out, [builder.mul(plane.index, apart)])
+                        bits = builder.and_(builder.xor(builder.load(slot), down), used)
+                        builder.store(bits, builder.gep(out, [builder.mul(pixel, words)]))
+                with more:
                     for p, (pixel, _) in enumerate(members):
-                        word_bits = builder.load(_of(builder, codes, plane.index, p))
-                        builder.store(word_bits, builder.gep(column, [builder.mul(pixel, words)]))
+                        place = place_of(builder, ranks, p * CHANNELS, turned.type)
+                        code = builder.xor(builder.load(place, align=1), turned)
+                        code = builder.and_(builder.add(code, top), inside)
+                        row = builder.gep(out, [builder.mul(pixel, words)])
+                        with builder.if_else(as_bytes) as (in_bytes, in_planes):
+                            with in_bytes:
+                                builder.store(code, builder.bitcast(row, code.type.as_pointer()), align=8)
+                            with in_planes, cgutils.for_range(builder, planes) as plane:
+                                bit = builder.trunc(builder.shl(const(1), plane.index), I8)
+                                mask = builder.and_(code, splat(builder, bit, CHANNELS))
+                                mask = builder.icmp_unsigned("!=", mask, ir.Constant(mask.type, None))
+                                place = builder.gep(row, [builder.mul(plane.index, apart)])
+                                builder.store(builder.bitcast(mask, I64), place)
 
         _each_group(context, builder, signature, args, compare, begin, end)
 
     return signature, codegen
+
+
+def _byte_mask(builder, bits):
+    """Return bytes of ones and zeros, by the 64 bits of a word."""
+    mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), CHANNELS))
+    return builder.sext(mask, ir.VectorType(I8, CHANNELS))
+
+
+def _ranks(builder, sums, columns, thresholds, width):
+    """Return how many limits each total of each pixel is above: by bisection if all codes of 2 to 4 bits are used."""
+    slots = [[slot_of(builder, ir.Constant(total.type, None)) for total in totals] for totals in sums]
+    every = [one for row in zip(sums, columns, slots, strict=True) for one in zip(*row, strict=True)]
+    after, counted = (builder.append_basic_block() for _ in range(2))
+    choice = builder.switch(thresholds, counted)
+    for number in range(2, BLENDED + 1):
+        block = builder.append_basic_block()
+        choice.add_case(const(2**number - 1), block)
+        builder.position_at_end(block)
+        for total, column, slot in every:
+            masks = bisect(builder, total, limits_of(builder, column, width, number, total.type), _SIGNED)
+            rank = ir.Constant(total.type, None)
+            for mask in masks:
+                rank = builder.sub(builder.add(rank, rank), builder.sext(mask, total.type))
+            builder.store(rank, slot)
+        builder.branch(after)
+    builder.position_at_end(counted)
+    with cgutils.for_range(builder, thresholds) as t:
+        for total, column, slot in every:
+            place = builder.gep(column, [builder.mul(t.index, width)])
+            above = builder.icmp_signed(">", total, builder.load(place_of(builder, place, 0, total.type), align=1))
+            builder.store(builder.sub(builder.load(slot), builder.sext(above, total.type)), slot)
+    builder.branch(after)
+    builder.position_at_end(after)
+    return [[builder.load(slot) for slot in row] for row in slots]
 
 
 def _above(builder, totals, limits, channel):
@@ -131,10 +177,6 @@ def _above(builder, totals, limits, channel):
         mask = builder.bitcast(builder.icmp_signed(">", total, limit), ir.IntType(total.type.count))
         bits = builder.or_(bits, builder.shl(builder.zext(mask, I64), const(lanes)))
     return bits
-
-
-def _of(builder, codes, plane, p):
-    return builder.gep(codes, [builder.add(builder.mul(plane, const(PIXELS)), const(p))])
 
 
 def _shape(context, builder, signature, args, i):

@@ -23,8 +23,9 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
 
     Rank l is the number of t with values[start + l] > thresholds[t, at + l]. There are 2**planes - 1 thresholds for
     words[planes rows words]; they ascend in t, and NaN among them is below all. Bits are flipped where those of `flip`
-    are ones. If there are lines[:, at + l], of `rank_lines.py`, ranks are read from them. All arrays are C-contiguous
-    and indexed flat, values and thresholds int32, int64, float32 or float64 alike.
+    are ones. With one plane for several, byte channel + l of words[0, row] |= the rank; channel is a multiple of 32. If
+    there are lines[:, at + l], of `rank_lines.py`, ranks are read from them. All arrays are C-contiguous and indexed
+    flat, values and thresholds int32, int64, float32 or float64 alike.
     """
     i64 = types.int64
     signature = types.void(values, i64, thresholds, lines, i64, types.uint64, i64, i64, words, i64)
@@ -37,11 +38,12 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
         )
         apart = shape_of(context, builder, signature, args, 2)[1]
         numbers, lanes = shape_of(context, builder, signature, args, 3)
-        planes, rows, length = shape_of(context, builder, signature, args, 8)
+        held, rows, length = shape_of(context, builder, signature, args, 8)
+        planes = builder.ctpop(shape_of(context, builder, signature, args, 2)[0])
         bits = pointer(context, builder, signature, args, 8, builder.mul(args[9], length))
         between = builder.mul(rows, length)
         shared = _function(builder.module, values.type.pointee, compare)
-        builder.call(shared, [values, limits, apart, lines, numbers, lanes, *args[5:8], bits, planes, between])
+        builder.call(shared, [values, limits, apart, lines, numbers, lanes, *args[5:8], bits, planes, between, held])
 
     return signature, codegen
 
@@ -56,15 +58,17 @@ def _function(module, kind, compare):
     name = f"quantarray.put_ranks.{kind}"
     if name in module.globals:
         return module.globals[name]
-    takes = [kind.as_pointer()] * 2 + [I64, F64.as_pointer()] + [I64] * 5 + [I64.as_pointer()] + [I64] * 2
+    takes = [kind.as_pointer()] * 2 + [I64, F64.as_pointer()] + [I64] * 5 + [I64.as_pointer()] + [I64] * 3
     function = own_function(module, name, takes)
     builder = ir.IRBuilder(function.append_basic_block())
-    values, limits, apart, lines, numbers, line_lanes, flip, valid, channel, words, planes, between = function.args
+    values, limits, apart, lines, numbers, line_lanes, flip, valid, channel, words, planes, between, held = (
+        function.args
+    )
     vector = full(kind)
     firsts = range(0, LANES, vector.count)
     lanes = [builder.load(place_of(builder, values, first, vector), align=4) for first in firsts]
     columns = [builder.gep(limits, [const(first)]) for first in firsts]
-    store = _storing(builder, flip, valid, channel, words, between)
+    store = _storing(builder, flip, valid, channel, words, planes, between, held)
     many = builder.append_basic_block()
     choice = builder.switch(planes, many)
     for number in range(2, BLENDED + 1):
@@ -91,8 +95,14 @@ def _function(module, kind, compare):
     return function
 
 
-def _storing(builder, flip, valid, channel, words, between):
-    """Return store(plane, masks), which stores `valid` bits of the masks of neighbouring vectors from `channel` on."""
+def _storing(builder, flip, valid, channel, words, planes, between, held):
+    """Return store(plane, masks), which stores `valid` bits of the masks of neighbouring vectors from `channel` on.
+
+    A plane of bytes where there is one plane for several.
+    """
+    as_bytes = builder.and_(builder.icmp_signed("==", held, const(1)), builder.icmp_signed(">", planes, const(1)))
+    lanes = ir.VectorType(I8, LANES)
+    codes = builder.bitcast(builder.gep(builder.bitcast(words, I8.as_pointer()), [channel]), lanes.as_pointer())
     used = builder.sub(builder.shl(const(1), valid), const(1))
     shift, word = builder.and_(channel, const(63)), builder.lshr(channel, const(6))
     over = builder.icmp_signed(">", builder.add(shift, valid), const(64))
@@ -106,10 +116,17 @@ def _storing(builder, flip, valid, channel, words, between):
             part = builder.zext(builder.bitcast(mask, ir.IntType(mask.type.count)), I64)
             bits = builder.or_(bits, builder.shl(part, const(i * mask.type.count)))
         bits = builder.and_(builder.xor(bits, flip), used)
-        place = builder.gep(words, [builder.add(builder.mul(plane, between), word)])
-        add(place, builder.shl(bits, shift))
-        with builder.if_then(over, likely=False):
-            add(builder.gep(place, [const(1)]), builder.lshr(bits, builder.sub(const(64), shift)))
+        with builder.if_else(as_bytes) as (in_bytes, in_planes):
+            with in_bytes:
+                mask = builder.bitcast(builder.trunc(bits, I32), ir.VectorType(ir.IntType(1), LANES))
+                bit = splat(builder, builder.trunc(builder.shl(const(1), plane), I8), LANES)
+                part = builder.select(mask, bit, ir.Constant(lanes, None))
+                builder.store(builder.or_(builder.load(codes, align=1), part), codes, align=1)
+            with in_planes:
+                place = builder.gep(words, [builder.add(builder.mul(plane, between), word)])
+                add(place, builder.shl(bits, shift))
+                with builder.if_then(over, likely=False):
+                    add(builder.gep(place, [const(1)]), builder.lshr(bits, builder.sub(const(64), shift)))
 
     return store
 

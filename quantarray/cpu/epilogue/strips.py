@@ -25,7 +25,8 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
         extra[l] + step * dots[32 * p + l]
 
     There are 2^planes - 1 thresholds of ascending order for at most BLENDED planes. Sums are int32; channel is a
-    multiple of 32. dots and extra are `View`s, limits a `Limits`, words `Rows` of an array[planes rows words].
+    multiple of 32. dots and extra are `View`s, limits a `Limits`, words `Rows` of an array[planes rows words]; with one
+    plane for several, byte channel + l of words[p] is set to the code.
     """
     i64 = types.int64
     signature = types.void(dots, i64, extra, limits, i64, i64, words)
@@ -36,7 +37,7 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
             pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 3, 5, 11)
         )
         count, lanes = shape_of(context, builder, signature, args, 5)
-        _, rows, row_words = shape_of(context, builder, signature, args, 11)
+        planes, rows, row_words = shape_of(context, builder, signature, args, 11)
         pixels, flips, used, step, channel, apart = (args[i] for i in (2, 7, 8, 9, 10, 13))
         vector, plane = full(dots.type.pointee), builder.mul(rows, row_words)
 
@@ -56,15 +57,33 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
             least = [limits_of(builder, builder.gep(limits, [const(first)]), lanes, number, vector) for first in firsts]
             flip, use = (builder.trunc(builder.lshr(mask, const(firsts[0])), bits) for mask in (flips, used))
             nth = builder.udiv(builder.add(channel, const(firsts[0])), const(bits.width))
+            turned, inside = (
+                [byte_masks(builder, mask, first, vector.count) for first in firsts] for mask in (flips, used)
+            )
             with cgutils.for_range(builder, pixels) as pixel:
                 row = builder.gep(dots, [builder.mul(pixel.index, const(LANES))])
                 sums = [builder.add(one, scale(load(row, first))) for one, first in zip(fixed, firsts, strict=True)]
                 masks = [bisect(builder, *pair, ir.IRBuilder.icmp_signed) for pair in zip(sums, least, strict=True)]
+                if number > 1:
+                    after = builder.append_basic_block()
+                    as_bytes, as_planes = builder.append_basic_block(), builder.append_basic_block()
+                    builder.cbranch(builder.icmp_signed("==", planes, const(1)), as_bytes, as_planes)
+                    builder.position_at_end(as_bytes)
+                    row = builder.bitcast(builder.gep(words, [builder.mul(pixel.index, apart)]), I8.as_pointer())
+                    for first, of_lanes, *ends in zip(firsts, masks, turned, inside, strict=True):
+                        code = code_bytes(builder, of_lanes, *ends)
+                        place = place_of(builder, row, builder.add(channel, const(first)), code.type)
+                        builder.store(code, place, align=1)
+                    builder.branch(after)
+                    builder.position_at_end(as_planes)
                 for j, parts in enumerate(zip(*masks, strict=True), 1):
                     word = builder.add(builder.mul(pixel.index, apart), builder.mul(plane, const(number - j)))
                     word = builder.bitcast(builder.gep(words, [word]), bits.as_pointer())
                     mask = builder.and_(builder.xor(joined(parts, bits), flip), use)
                     builder.store(mask, builder.gep(word, [nth]))
+                if number > 1:
+                    builder.branch(after)
+                    builder.position_at_end(after)
 
         def put(scale):
             firsts = range(0, LANES, vector.count)
@@ -83,6 +102,23 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
                 put(lambda sums: builder.mul(sums, times))
 
     return signature, codegen
+
+
+def byte_masks(builder, mask, first, count):
+    """Return bytes of ones or zeros, by bits first .. first + count of a mask of 32 lanes."""
+    bits = builder.trunc(builder.lshr(mask, const(first)), ir.IntType(count))
+    return builder.sext(builder.bitcast(bits, ir.VectorType(ir.IntType(1), count)), ir.VectorType(I8, count))
+
+
+def code_bytes(builder, masks, flips, used):
+    """Return codes of lanes as bytes, from the masks of their planes, the highest first."""
+    count = flips.type.count
+    code = none = ir.Constant(flips.type, None)
+    for j, mask in enumerate(masks):
+        bit = ir.Constant(flips.type, [1 << (len(masks) - 1 - j)] * count)
+        code = builder.or_(code, builder.select(mask, bit, none))
+    every = ir.Constant(flips.type, [(1 << len(masks)) - 1] * count)
+    return builder.and_(builder.xor(code, builder.and_(flips, every)), used)
 
 
 @inner
@@ -120,14 +156,16 @@ def put_strip_by_lines(typingctx, dots, pixels, extra, limits, singles, step, ch
             pointer(context, builder, signature, args, i, args[j])
             for i, j in ((0, 1), (4, 5), (6, 7), (10, 7), (13, 14))
         )
-        apart = shape_of(context, builder, signature, args, 6)[1]
-        planes, rows, row_words = shape_of(context, builder, signature, args, 13)
+        held, rows, row_words = shape_of(context, builder, signature, args, 13)
+        count, apart = shape_of(context, builder, signature, args, 6)
+        planes, as_bytes = builder.ctpop(count), builder.icmp_signed("==", held, const(1))
         next_row, pixels, flips, used, step, channel, next_pixel = (args[i] for i in (2, 3, 8, 9, 11, 12, 15))
-        first = builder.gep(builder.bitcast(words, I32.as_pointer()), [builder.udiv(channel, const(LANES))])
+        offset = builder.select(as_bytes, channel, builder.udiv(channel, const(8)))
+        first = builder.bitcast(builder.gep(builder.bitcast(words, I8.as_pointer()), [offset]), I32.as_pointer())
         shared = _by_lines(builder.module)
         plane = builder.mul(rows, row_words)
         operands = [dots, next_row, pixels, extras, limits, singles, apart, flips, used, step]
-        builder.call(shared, [*operands, first, plane, next_pixel, planes])
+        builder.call(shared, [*operands, first, plane, next_pixel, planes, as_bytes])
 
     return signature, codegen
 
@@ -138,12 +176,11 @@ def _by_lines(module):
     if name in module.globals:
         return module.globals[name]
     whole = I32.as_pointer()
-    takes = [whole, I64, I64, whole, whole, F32.as_pointer(), *[I64] * 4, whole, *[I64] * 3]
+    takes = [whole, I64, I64, whole, whole, F32.as_pointer(), *[I64] * 4, whole, *[I64] * 3, ir.IntType(1)]
     function = own_function(module, name, takes)
     builder = ir.IRBuilder(function.append_basic_block())
-    dots, next_row, pixels, extras, limits, singles, apart, flips, used, step, words, plane, next_pixel, planes = (
-        function.args
-    )
+    dots, next_row, pixels, extras, limits, singles, apart, flips, used, step, words, plane, *rest = function.args
+    next_pixel, planes, as_bytes = rest
     sums = full(I32)
     firsts, floats = range(0, LANES, sums.count), ir.VectorType(F32, sums.count)
 
@@ -154,6 +191,9 @@ def _by_lines(module):
     rows = [builder.gep(singles, [builder.mul(apart, const(k))]) for k in range(NEAR)]
     lines = [[load(row, lane, floats) for row in rows] for lane in firsts]
     columns = [builder.gep(limits, [const(lane)]) for lane in firsts]
+    turned, inside = (byte_masks(builder, mask, 0, LANES) for mask in (flips, used))
+    every = builder.sub(builder.shl(const(1), planes), const(1))
+    turned = builder.and_(turned, splat(builder, builder.trunc(every, I8), LANES))
     flips, used = (builder.trunc(mask, I32) for mask in (flips, used))
     half, zero = ir.Constant(floats, [0.5] * sums.count), ir.Constant(floats, [0.0] * sums.count)
     times = splat(builder, builder.trunc(step, I32), sums.count)
@@ -195,6 +235,13 @@ def _by_lines(module):
         codes = builder.trunc(joined(builder, merged), ir.VectorType(I8, LANES))
         word = builder.bitcast(words, I64.as_pointer())
         word = builder.gep(word, [builder.mul(pixel.index, next_pixel)])
+        in_bytes, in_planes, done = (builder.append_basic_block() for _ in range(3))
+        builder.cbranch(as_bytes, in_bytes, in_planes)
+        builder.position_at_end(in_bytes)
+        place = place_of(builder, builder.bitcast(word, I8.as_pointer()), 0, codes.type)
+        builder.store(builder.and_(builder.xor(codes, turned), inside), place, align=1)
+        builder.branch(done)
+        builder.position_at_end(in_planes)
 
         def put(j):
             bit = builder.and_(codes, splat(builder, I8(1 << j), LANES))
@@ -207,5 +254,7 @@ def _by_lines(module):
         for j in range(BLENDED, 8):
             with builder.if_then(builder.icmp_signed(">", planes, const(j)), likely=True):
                 put(j)
+        builder.branch(done)
+        builder.position_at_end(done)
     builder.ret_void()
     return function

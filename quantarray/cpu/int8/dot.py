@@ -34,6 +34,7 @@ _NO_VALUES = np.empty((0, 0), np.int32)
 PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 _SPARE = 2  # quads that take as long as a span of its own
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
+SHORT_STRETCH = 9  # in L1, 36 KiB, where each four pixels read them again, and not each 32 as in tiles
 EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 9, weight=0.12, pixel=0.35, band=BAND)
 
 
@@ -137,7 +138,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
     base, unit, shift, step = bytes_of_levels(w.terms)
     added = Added(finish.extra, x.terms[0, 3] * shift, x.terms[0, 3] * step, 0)
     length, group_blocks = w.words.shape[2], w.words.shape[1] // w.groups
-    stretches = -(-length // STRETCH)
+    stretches = -(-length // (SHORT_STRETCH if matrix is None else STRETCH))
     apart = -(-length // stretches) * LANES * WORD
     weights = np.empty(PAIR * apart + WORD, np.uint8)
     weight = first_line(weights)

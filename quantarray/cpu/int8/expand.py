@@ -1,4 +1,8 @@
-"""Expand bit-planes to bytes, 64 at a time: a word of a plane is the mask of one addition with AVX-512."""
+"""Expand bit-planes to bytes, 64 at a time: a word of a plane is the mask of one addition with AVX-512.
+
+Between two kernels that multiply bytes a plan stores codes as bytes (`nn/plan/stored_bytes.py`): words uint64[1 8 *
+words], 64 codes for each word of the planes that they replace. A kernel sees it by the one plane for several bits.
+"""
 
 import numpy as np
 from llvmlite import ir
@@ -7,10 +11,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.vectors import I8, I64, LANES, const, own_function, place_of, pointer, splat
-from ..llvm.views import flat
+from ..llvm.views import Planes, View, flat
+from ..runtime.jit import inline
 
 MOST_PLANES = 8
 _BITS = 64
+_CODES = 8  # words of codes as bytes for a word of planes
 _ROW = ir.VectorType(I8, _BITS)
 
 
@@ -66,6 +72,40 @@ def _expand(builder, rows, stride, count, base, unit, codes):
             bits = builder.bitcast(builder.load(builder.gep(row, [at])), ir.VectorType(ir.IntType(1), _BITS))
             total = builder.add(total, builder.select(bits, step, ir.Constant(_ROW, None)))
         builder.store(total, place_of(builder, codes, builder.mul(k.index, const(_BITS)), _ROW), align=1)
+
+
+@inline
+def are_bytes(x):
+    """Return True where a left operand has codes as bytes."""
+    return x.words.shape[0] == 1 and x.terms[0, 1] > 1
+
+
+@inline
+def bring_codes(x, word, step, count, codes):
+    """codes[64 * k ..] = the codes of word `word` + k * step of a left operand, for k < count."""
+    if are_bytes(x):
+        copy_lines(View(x.words, word * _CODES), step, count, codes)
+    else:
+        plane = x.words.shape[1]
+        expand(Planes(x.words, x.terms[0, 0] * plane + word, x.terms[0, 1], plane), step, count, 0, 1, codes)
+
+
+@intrinsic
+def copy_lines(typingctx, words, step, count, codes):
+    """Copy 64 bytes `count` times, from each `step` lines of 64 bytes; words are a `View` of uint64, codes of uint8."""
+    i64 = types.int64
+    signature = types.void(words, i64, i64, codes)
+
+    def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
+        words, codes = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 4))
+        words, line = builder.bitcast(words, I8.as_pointer()), const(_BITS)
+        with cgutils.for_range(builder, args[3]) as k:
+            at = builder.mul(builder.mul(k.index, args[2]), line)
+            row = builder.load(place_of(builder, words, at, _ROW), align=8)
+            builder.store(row, place_of(builder, codes, builder.mul(k.index, line), _ROW), align=1)
+
+    return signature, codegen
 
 
 @intrinsic

@@ -14,7 +14,7 @@ from ..epilogue.finish import flips_and_lanes, store_tile, target
 from ..epilogue.ranks import BLENDED
 from ..epilogue.strips import put_strip, put_strip_by_lines, single_lines
 from ..llvm.vectors import LANES, TILE
-from ..llvm.views import ByteWeights, Limits, Planes, Rows, RunSpan, View
+from ..llvm.views import ByteWeights, Limits, Rows, RunSpan, View
 from ..popcount.affine import Added
 from ..popcount.lanes import shift_tile
 from ..popcount.tile_tasks import Task, drive
@@ -26,7 +26,7 @@ from .amx_unit import UNIT
 from .dot import EFFORT as DOT
 from .dot import PAIR, STRETCH, bytes_of_levels, expand_blocks
 from .dot_amx import dot_rows
-from .expand import clear_bytes, expand
+from .expand import are_bytes, bring_codes, clear_bytes
 from .windows import WORD, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -83,22 +83,29 @@ def words_of(plan, positions):
 
 
 @inline
-def frame(words, terms, plan, band, codes, code):
+def frame(x, plan, band, codes, code):
     """Expand the rows that a band's windows see to bytes from codes[code] on, with zeros around them."""
     pitch, gap = plan.pitch * plan.pixel_words, plan.pitch * plan.pixel_words - plan.row_words
-    word, at = terms[0, 0] * words.shape[1] + band.image * plan.image_words, code + plan.left * plan.pixel_words * WORD
+    word, at = band.image * plan.image_words, code + plan.left * plan.pixel_words * WORD
     clear_bytes(codes, code, at - code)
     for i in range(band.rows + plan.seen - 1):
         row = band.row - plan.top + i
         for image in range(plan.together):
             if 0 <= row < plan.image_rows and image < band.images:
                 first = word + image * plan.image_words + row * plan.row_words
-                planes = Planes(words, first, terms[0, 1], words.shape[1])
-                expand(planes, 1, plan.row_words, 0, 1, View(codes, at))
+                bring_codes(x, first, 1, plan.row_words, View(codes, at))
                 clear_bytes(codes, at + plan.row_words * WORD, gap * WORD)
             else:
                 clear_bytes(codes, at, pitch * WORD)
             at += pitch * WORD
+
+
+@inline
+def _stays(x, plan, first, size):
+    """Return True where codes are stored as bytes, `size` words from word `first` on, in the order of a frame."""
+    rows, alone = len(plan.first_strip) - 1, plan.seen == 1 and plan.together == 1
+    no_border = plan.top == 0 and rows <= plan.image_rows and plan.pitch * plan.pixel_words == plan.row_words
+    return are_bytes(x) and alone and no_border and (first + size) * WORD <= x.words.size * x.words.itemsize
 
 
 @inline
@@ -123,7 +130,7 @@ def _put_band(totals, total, band, lanes, plan, added, singles, to):
                 extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
                 words = Rows(to.words, (pixel + column) * apart, apart)
                 limits = Limits(to.thresholds, lanes.at, flips, used)
-                if to.words.shape[0] > BLENDED:
+                if singles.size:
                     sums = Rows(totals, dots.at, LANES)
                     put_strip_by_lines(sums, count, extra, limits, singles, added.step, lanes.channel, words)
                 else:
@@ -162,17 +169,22 @@ def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
     weight, ready = first_line(weights), -1
     most = min(rows_of_band(plan), starts[0, -1])
     positions = -(-most * plan.row // matrix.rows) * matrix.rows
-    codes = np.empty((words_of(plan, positions) + 1) * WORD, np.uint8)
-    code, totals, tile = first_line(codes), empty_lines(PAIR * positions + TILE, np.int32), empty_lines(TILE, np.int32)
+    size, stored = words_of(plan, positions), x.words[0].view(np.uint8)
+    framed = np.empty((size + 1) * WORD, np.uint8)
+    totals, tile = empty_lines(PAIR * positions + TILE, np.int32), empty_lines(TILE, np.int32)
     places, to = empty_places(1), target(finish, values, words)
     places.origins[...] = 0
     singles = single_lines(to.lines)
-    several = to.words.size > 0 and to.plain and (to.words.shape[0] <= BLENDED or singles.size > 0)
+    several = to.words.size > 0 and to.plain and (to.thresholds.shape[0] < 1 << BLENDED or singles.size > 0)
     in_strips = to.thresholds.shape[0] == 1 or several
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = next_band(plan, x.images, low, end)
-        frame(x.words, x.terms, plan, band, codes, code)
+        first_word = band.image * plan.image_words + band.row * plan.row_words
+        codes, code = stored, first_word * WORD
+        if not _stays(x, plan, first_word, size):
+            codes, code = framed, first_line(framed)
+            frame(x, plan, band, codes, code)
         first, last = blocks(0, all_blocks, PAIR, chunk, len(starts))
         for task in range(-(-(last - first) // PAIR) * stretches):
             pair, s = first + task // stretches * PAIR, task % stretches

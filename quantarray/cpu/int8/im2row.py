@@ -4,12 +4,12 @@ import numpy as np
 from numba.extending import overload
 
 from ..llvm.vectors import TILE
-from ..llvm.views import Rows, TileSpan
+from ..llvm.views import Rows, TileSpan, View
 from ..runtime.aligned import first_line
 from ..runtime.jit import inner
-from .expand import clear_bytes
+from .expand import bring_codes, clear_bytes
 from .interface import QUAD
-from .windows import BAND, WORD, ByteBuffer, copy_rows, expand_words, has_words, reach_and_gaps
+from .windows import BAND, WORD, ByteBuffer, copy_rows, has_words, reach_and_gaps
 
 _WORDS = 1 << 14  # of the rows of a band, or one piece: 1 MiB of the 2 MiB of L2 that every CPU with a matrix unit has
 
@@ -74,7 +74,7 @@ def _expand_rows(matrix, x, plan, length, span, buffer, origins, places):
         for p in range(TILE):
             places[i, p], word = at, span.shift + image * plan.image_words + origin[pixels[tile, p]]
             for r in range(start, stop):
-                expand_words(x, word + runs[r, 0], runs[r, 2], rows, at + runs[r, 1] * WORD)
+                bring_codes(x, word + runs[r, 0], 1, runs[r, 2], View(rows, at + runs[r, 1] * WORD))
             at += row_bytes(length)
     return band, buffer
 

@@ -1,6 +1,7 @@
 """Bring the left operand of dot products as byte blocks: the windows of a band of tiles, in a buffer that stays in L2.
 
-Planes of bits are expanded in place, so that overlapping windows share their bytes. Arrays that come as bytes mostly
+Planes of bits are expanded in place, so that overlapping windows share their bytes; codes that are stored as bytes are
+multiplied where they are. Arrays that come as bytes mostly
 have few channels: their windows are copied side by side, without the gaps that whole words would leave.
 """
 
@@ -10,11 +11,11 @@ import numpy as np
 from numba.extending import overload
 
 from ..llvm.vectors import TILE
-from ..llvm.views import Planes, Rows, RunSpan, TileSpan, View
+from ..llvm.views import Rows, RunSpan, TileSpan, View
 from ..runtime.aligned import first_line
 from ..runtime.jit import borrowing, inline, inner
 from .copy_windows import HALF, copy_windows
-from .expand import clear_bytes, copy_bytes, expand
+from .expand import are_bytes, bring_codes, clear_bytes, copy_bytes
 from .interface import QUAD
 
 WORD = 64  # bytes that a word of each plane becomes
@@ -118,13 +119,18 @@ def _spans_of_words(words, plan, length, stretches, unit, spare):
 
 def _bring_words(x, plan, length, span, buffer, origins, places):
     band, low, high = find_band(plan, span.begin, span.end, span.shift, origins)
+    if are_bytes(x):
+        for i in range(band):
+            for p in range(TILE):
+                places[i, p] = origins[i, p] * WORD
+        return band, ByteBuffer(x.words[0].view(np.uint8), buffer.marks, buffer.mark)
     size = max(0, high - low)
     if size > buffer.marks.size:
         buffer = ByteBuffer(np.empty((size + 1) * WORD, np.uint8), np.zeros(size, np.int32), buffer.mark)
     code = first_line(buffer.codes)
     expanded, dense = Expanded(buffer, low, code), size <= band * TILE * length
     if dense and size:
-        expand_words(x, low, size, buffer.codes, code)
+        bring_codes(x, low, 1, size, View(buffer.codes, code))
     for i in range(band):
         kind = plan.classes[(span.begin + i) % plan.counts.size]
         for p in range(TILE):
@@ -132,14 +138,6 @@ def _bring_words(x, plan, length, span, buffer, origins, places):
         for r in range(0 if dense else plan.first_run[kind], 0 if dense else plan.first_run[kind + 1]):
             expand_run(x, origins, i, plan.runs, r, expanded)
     return band, buffer
-
-
-@inline
-def expand_words(x, word, count, codes, code):
-    """Expand `count` words of the planes of x, from a word of a plane on, to bytes from codes[code] on."""
-    plane = x.words.shape[1]
-    planes = Planes(x.words, x.terms[0, 0] * plane + word, x.terms[0, 1], plane)
-    expand(planes, 1, count, 0, 1, View(codes, code))
 
 
 @inline
@@ -165,7 +163,7 @@ def expand_missing(x, begin, length, expanded):
             marks[k + missing] = mark
             missing += 1
         if missing:
-            expand_words(x, expanded.low + k, missing, expanded.buffer.codes, expanded.code + k * WORD)
+            bring_codes(x, expanded.low + k, 1, missing, View(expanded.buffer.codes, expanded.code + k * WORD))
         k += missing + 1
 
 

@@ -19,9 +19,9 @@ from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
 from .dot import bytes_of_levels
 from .dot_tile import DOT_PASSES, dot_tile
-from .expand import expand
+from .expand import bring_codes, expand
 from .interface import QUAD
-from .windows import WORD, ByteBuffer, Expanded, expand_missing, expand_words
+from .windows import WORD, ByteBuffer, Expanded, expand_missing
 from .winograd_transforms import PLACES, TAPS, PixelConstants, fold_pixels, fold_taps, unfold
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -136,7 +136,7 @@ def bring_squares(x, plan, length, span, buffer, places):
     code = zeros + length * WORD
     expanded, dense = Expanded(buffer, low, code), size <= 4 * TILE * band * length
     if dense:
-        expand_words(x, low, size, buffer.codes, code)
+        bring_codes(x, low, 1, size, View(buffer.codes, code))
     for s in range(band):
         for i in range(plan.sources.shape[1]):
             at = places[s, i]

@@ -8,7 +8,9 @@ from numba.extending import intrinsic
 from ...kernels.operands import ADD, ADD_OTHER, AFFINE, DIV, MAX, MIN, MUL, PRELU, RSUB, SUB
 from .vectors import F32, F64, I64, const, place_of, pointer
 
-_LANES = 64, 16, 1  # of vectors; of the longest, four registers, constants of a step are loaded for one choice of it
+# Lanes of vectors; of the longest, four registers, constants of a step are loaded for one choice of it. The last vector
+# of a row begins earlier, so that it is whole: one by one, the last 8 of 24 channels took as long as 64
+_LONG, _WHOLE, _SINGLE = _LANES = 64, 16, 1
 
 
 @intrinsic
@@ -39,10 +41,18 @@ def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, co
         ]
         wrong = cgutils.alloca_once_value(builder, const(0))
         start = const(0)
+        short = builder.icmp_signed("<", args[9], const(_WHOLE))
         for lanes in _LANES:
-            count = builder.sdiv(builder.sub(args[9], start), const(lanes))
+            rest = builder.sub(args[9], start)
+            rounded = builder.add(rest, const(_WHOLE - 1)) if lanes == _WHOLE else rest
+            count = builder.sdiv(rounded, const(lanes))
+            if lanes == _WHOLE:
+                count = builder.select(short, const(0), count)
             with cgutils.for_range(builder, count) as part:
                 begin = builder.add(start, builder.mul(part.index, const(lanes)))
+                if lanes == _WHOLE:
+                    last = builder.sub(args[9], const(_WHOLE))
+                    begin = builder.select(builder.icmp_signed(">", begin, last), last, begin)
                 value, second = (
                     _load(builder, source, begin, lanes, present)
                     for source, present in zip(sources, (None, items(3)), strict=True)

@@ -18,6 +18,7 @@ from ..steps import Step
 from .memory import Memory
 from .recording import Recorder, runtime
 from .reserved import is_told
+from .stored_bytes import store_bytes
 
 
 def form(x: Any) -> tuple[Any, ...] | None:
@@ -142,7 +143,9 @@ class Compiled:
         self.inputs = [one for one, _ in row.inputs.values()]
         self.forms = tuple(map(form, laid))
         results, recorder = [row.values[at] for at in wanted], row.recorder
-        memory = Memory(recorder, list(map(elements, laid)), [*map(elements, results), *recorder.notes])
+        inputs, read = list(map(elements, laid)), [*map(elements, results), *recorder.notes]
+        store_bytes(recorder, [*inputs, *read])
+        memory = Memory(recorder, inputs, read)
         self.nbytes, self._inputs = memory.bytes.nbytes, memory.inputs
         self._like = [(like(one, a), a) for one in results for a in [memory.array(elements(one))]]
         self._notes = [memory.array(a) for a in recorder.notes]

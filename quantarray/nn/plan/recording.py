@@ -18,8 +18,9 @@ from .reserved import Reserved
 def runtime() -> Any:
     """Import what runs kernels on the CPU, when a network is first prepared: it imports Numba."""
     with no_fork:
+        from ...cpu.int8 import stored_bytes
         from ...cpu.runtime import driver, launch, threads
-    return SimpleNamespace(Driver=driver.Driver, Launch=launch.Launch, threads=threads)
+    return SimpleNamespace(Driver=driver.Driver, Launch=launch.Launch, threads=threads, stored_bytes=stored_bytes)
 
 
 class ElementsAreRead(Exception):  # no error of a user's
@@ -56,6 +57,11 @@ class Launched:
         self.numbers = [n for n in parts if isinstance(n, int)]
         self.name = kernel.compiled.py_func.__module__.removeprefix("quantarray.cpu.")  # "popcount.conv"
         self.writable = [a.flags.writeable for a in self.arrays]  # packed results are locked once they are there
+
+    def replace(self, a: Array, by: Array) -> None:
+        """Replace an array among the arguments."""
+        self.arguments = replaced(self.arguments, lambda one: by if one is a else one)
+        self.arrays = [by if one is a else one for one in self.arrays]
 
 
 class Recorder(Reserved):

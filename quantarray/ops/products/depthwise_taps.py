@@ -19,7 +19,7 @@ from ...core.forks import cached_property
 from ...core.format import WORD_BITS, empty_lines
 from ...kernels.operands import Cuts, Finish, Left, PairedRows, Taps
 from ...kernels.windows import Window, classes
-from . import calls
+from . import calls, epilogue
 from .lanes import CopyLanes
 
 _PLANES = 8  # that a byte holds
@@ -52,26 +52,24 @@ class ByBytes:
             kernel(self.device, "depthwise_bytes")(*operands, self.finish, result.reshape(-1, self.shape[-1]))
             return result
         words = self.packed.empty()
-        if len(self.right.values) == 1 and len(self.finish.thresholds) <= _CUTS:
+        if self.cuts is not None:
             kernel(self.device, "depthwise_codes")(*operands, self.cuts, words.reshape(self.packed.rows))
         else:
             kernel(self.device, "depthwise_bytes")(*operands, self.finish, words.reshape(self.packed.rows))
         return self.packed(words)
 
     @cached_property
-    def cuts(self) -> Cuts:
-        """Return which sums pass the thresholds and how codes change there, reversed where lanes count down."""
-        thresholds, toggles = self.finish.thresholds, self.finish.toggles
+    def cuts(self) -> Cuts | None:
+        """Return which sums pass the thresholds; None where codes do not count them, or there are many."""
+        thresholds, flips = self.finish.thresholds, self.finish.flip.view(np.uint64)
+        if len(self.right.values) > 1 or len(thresholds) > _CUTS or not epilogue.are_counts(self.finish.toggles):
+            return None
         limits = (thresholds - self.finish.extra.astype(np.int64)[:, None]) // max(self.step, 1)
         most, dtype = (_MOST, np.int16) if self.right.values.dtype == np.int8 else (_MOST_SUM, np.int32)
         laid_out = empty_lines(limits.shape, np.dtype(dtype))
         laid_out[...] = limits.clip(-most - 1, most)
-        down = self.finish.flip.view(np.uint64)[:, None, None]
         lanes = np.arange(self.right.period * WORD_BITS) < self.right.channels
-        used = np.packbits(lanes, bitorder="little").view(np.uint64)[:, None, None]
-        changes = (toggles[1:] & ~down) | (toggles[:0:-1] & down)
-        lowest = toggles[:1] ^ (np.bitwise_xor.reduce(toggles[1:], axis=0, keepdims=True) & down)
-        return Cuts(laid_out, np.concatenate([lowest, changes], axis=1) & used)
+        return Cuts(laid_out, np.stack([flips, np.packbits(lanes, bitorder="little").view(np.uint64)], axis=1))
 
 
 def refusal(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic], window: Window) -> str:

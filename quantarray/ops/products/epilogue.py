@@ -67,6 +67,13 @@ def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes:
     return thresholds, flip, np.where(bits == 1, _ALL, _ALL * 0), lines_of(thresholds)
 
 
+def are_counts(toggles: Array) -> bool:
+    """Return True where a code is the number of thresholds that a value passes, by the toggles of a `Finish`."""
+    codes = np.arange(len(toggles))
+    changed = codes ^ np.maximum(codes - 1, 0)
+    return np.array_equal(toggles != 0, (changed[:, None] >> np.arange(toggles.shape[1])) & 1 == 1)
+
+
 def check(op: str, requantize: Any, channels: int) -> DType | None:
     """Check thresholds for this many channels: return the dtype of their codes, or None without thresholds."""
     if requantize is None:

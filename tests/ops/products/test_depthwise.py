@@ -202,6 +202,25 @@ def test_depthwise_sums_of_16_and_32_bits(x_levels, w_levels, dtype, copies, mon
     assert dtype is None or {call.right.values.dtype for call in calls} == {np.dtype(dtype)}
 
 
+@pytest.mark.parametrize("most", [5, 100])  # sums of 16 and of 32 bits
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 15, 16, 31, 32])
+def test_depthwise_codes_of_any_law(count, most):
+    """Codes are ranks, in any order or fewer than their bits hold, and some channels count downwards."""
+    rng = np.random.default_rng(count)
+    x, w = rng.integers(0, 16, (2, 6, 7, 70)), rng.integers(-most, most + 1, (70, 3, 3, 1))
+    a, b = qa.encode(x, range(16)), qa.encode(w, range(-128, 128), axis=0)
+    sums = naive.conv2d(x, w, groups=70)
+    spread = np.quantile(sums, np.linspace(0.05, 0.95, count)).astype(int)
+    for values in (np.tile(spread, (70, 1)), rng.choice(sums.ravel(), (70, count))):
+        for levels in (range(count + 1), rng.permutation(count + 1).tolist()):
+            for by_rank in (True, False):
+                law = qa.Thresholds(
+                    values, greater=rng.random(70) < 0.7, into=qa.integers(levels), by_rank=by_rank, strict=by_rank
+                )
+                got = qa.conv2d(a, b, groups=70, requantize=law)
+                np.testing.assert_array_equal(got.words, law(sums).words)
+
+
 @pytest.mark.parametrize("size", [(1, 3), (3, 1), (1, 1)])
 def test_a_dilation_of_one_tap_may_be_anything(size):
     rng = np.random.default_rng(7)

@@ -1,0 +1,141 @@
+"""Codes that a plan stores as bytes between two kernels are those of the layers one by one, bit for bit."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import quantarray as qa
+from quantarray.arrays.array import validate
+from quantarray.cpu.int8 import stored_bytes
+from quantarray.cpu.runtime import isa
+from quantarray.nn.plan import recording
+
+_ACTIVATIONS = range(4), range(5), range(-3, 5), (-3, -1, 1, 3), range(16), range(-9, 3), range(32), range(256)
+_WEIGHTS = (-1, 0, 1), range(-4, 4), range(-7, 8), range(-128, 128), range(256)
+
+
+def _packed(rng, shape, levels, axis=-1):
+    return qa.encode(rng.choice(np.array(levels), shape), values=levels, axis=axis)
+
+
+def _thresholds(rng, channels, levels, reach):
+    """Thresholds for the channels: evenly spaced or not, some equal, some channels counting down."""
+    count, even = len(levels) - 1, rng.random() < 0.5
+    if even:
+        steps = rng.integers(0, max(2, 2 * reach // count), (channels, 1))
+        values = rng.integers(-reach, reach + 1, (channels, 1)) + steps * np.arange(count)
+    else:
+        values = np.sort(rng.integers(-reach, reach + 1, (channels, count)), axis=1)
+    greater = rng.random(channels) < 0.7 if rng.random() < 0.3 else bool(rng.random() < 0.8)
+    into = qa.integers(levels)
+    return qa.Thresholds(values, into=into, greater=greater, strict=bool(rng.random() < 0.5))
+
+
+def _layer(rng, channels, before, after, kinds):
+    """Return a convolution of a kind, its outputs and the size of its window."""
+    kind, size = kinds[rng.integers(len(kinds))], int(rng.choice([1, 1, 3]))
+    levels = _WEIGHTS[rng.integers(len(_WEIGHTS))]
+    most = max(map(abs, before)) * max(map(abs, levels))
+    options = {"padding": size // 2 * int(rng.integers(0, 2)), "stride": int(rng.choice([1, 1, 2]))}
+    if kind == "depthwise":
+        size, outputs = 3, channels
+        w, options["groups"] = _packed(rng, (channels, 3, 3, 1), levels, axis=0), channels
+        reach = 4 * most
+    else:
+        outputs = int(rng.choice([2, 16, 33, 64, 100]))
+        w = _packed(rng, (outputs, size, size, channels), levels)
+        reach = most * int(np.sqrt(channels) * size)
+    return qa.nn.Conv2d(w, requantize=_thresholds(rng, outputs, after, reach), **options), outputs, size
+
+
+@st.composite
+def _networks(draw):
+    """A network of convolutions, the shape of its images and their levels."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    channels = first = draw(st.sampled_from([3, 16, 64, 96]))
+    levels = before = draw(st.sampled_from(_ACTIVATIONS))
+    side = draw(st.integers(5, 12))
+    layers, left = [], side
+    for _ in range(draw(st.integers(2, 4))):
+        if left < 4:
+            break
+        after = draw(st.sampled_from(_ACTIVATIONS))
+        layer, channels, size = _layer(rng, channels, before, after, ("depthwise", "dense", "dense"))
+        layers.append(layer)
+        left = (left + 2 * layer.padding - size) // layer.stride + 1
+        before = after
+    return qa.nn.Sequential(layers), (side, side, first), levels, rng
+
+
+@pytest.fixture(autouse=True)
+def _few_planes_too(monkeypatch):
+    monkeypatch.setattr(stored_bytes, "LEAST", 2)
+
+
+@pytest.fixture
+def stored(monkeypatch):
+    """Count by kernel the arrays that launches have as bytes."""
+    replace, names = recording.Launched.replace, Counter()
+
+    def counted(launch, a, by):
+        names[launch.name] += 1
+        replace(launch, a, by)
+
+    monkeypatch.setattr(recording.Launched, "replace", counted)
+    return names
+
+
+def _check(net, x, reuse=False):
+    prepared = net.prepared(reuse=reuse)
+    expected = net(x)
+    for _ in range(3):
+        result = prepared(x)
+        validate(result)
+        assert result.dtype == expected.dtype
+        assert result.shape == expected.shape
+        assert np.array_equal(result.words, expected.words)
+
+
+@settings(max_examples=40, deadline=None)
+@given(_networks(), st.integers(1, 3), st.booleans())
+def test_random_networks(network, batch, reuse):
+    net, shape, levels, rng = network
+    _check(net, _packed(rng, (batch, *shape), levels), reuse)
+
+
+@pytest.mark.parametrize("levels", _ACTIVATIONS, ids=lambda levels: f"{min(levels)} to {max(levels)}, {len(levels)}")
+@pytest.mark.parametrize("channels", [8, 32, 40, 96, 128])
+def test_blocks(stored, levels, channels):
+    """Expansion, depthwise and projection: what the first two leave, two kernels alone read."""
+    rng = np.random.default_rng(channels)
+    w1 = _packed(rng, (channels, 1, 1, 48), range(-7, 8))
+    w2 = _packed(rng, (channels, 3, 3, 1), range(-7, 8), axis=0)
+    w3 = _packed(rng, (24, 3, 3, channels), range(-7, 8))
+    reach = 7 * max(map(abs, levels))
+    for stride in 1, 2:
+        laws = [_thresholds(rng, channels, levels, factor * reach) for factor in (40, 3)]
+        net = qa.nn.Sequential(
+            [
+                qa.nn.Conv2d(w1, requantize=laws[0]),
+                qa.nn.Conv2d(w2, requantize=laws[1], padding=1, stride=stride, groups=channels),
+                qa.nn.Conv2d(w3, requantize=_thresholds(rng, 24, (0, 1, 2, 3), 20 * reach), padding=1),
+            ]
+        )
+        for batch in 1, 2:
+            _check(net, _packed(rng, (batch, 14, 14, 48), range(-9, 7)))
+    if len(levels) == 256 and channels == 128 and isa.NAME not in ("portable", "neon"):  # which count bits
+        assert stored["depthwise.int8"] > 0
+
+
+def test_planes_stay_where_others_read_them(stored):
+    rng = np.random.default_rng(0)
+    layers = [
+        qa.nn.Conv2d(_packed(rng, (64, 3, 3, 64), range(-7, 8)), requantize=_thresholds(rng, 64, range(16), 900)),
+        qa.nn.MaxPool2d(2),
+        qa.nn.Conv2d(_packed(rng, (64, 3, 3, 64), range(-7, 8)), requantize=_thresholds(rng, 64, range(16), 900)),
+    ]
+    _check(qa.nn.Sequential(layers), _packed(rng, (2, 16, 16, 64), range(16)))
+    assert not stored

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..epilogue.finish import finish_tile, flips_and_lanes, target
-from ..epilogue.strips import put_strip_by_lines, single_lines
+from ..epilogue.ranks import BLENDED
+from ..epilogue.strips import put_strip, put_strip_by_lines, single_lines
 from ..llvm.vectors import LANES, TILE
 from ..llvm.views import ByteWeights, Limits, Planes, Rows, RunSpan, TileSpan, View
 from ..popcount.affine import Added
@@ -115,7 +116,7 @@ def _spare_quads(w):
 
 @inline
 def _put_tile(totals, total, i, lanes, places, added, singles, to):
-    """Store codes of tile i by lines, its neighbouring pixels together; totals[total ..] are its sums."""
+    """Store codes of tile i, its neighbouring pixels together; totals[total ..] are its sums."""
     flips, used = flips_and_lanes(to.flip, lanes)
     limits, size, apart, p = Limits(to.thresholds, lanes.at, flips, used), places.sizes[i], to.words.shape[2], 0
     extra = View(added.fixed, places.kinds[i] * added.fixed.shape[1] + lanes.at)
@@ -123,10 +124,11 @@ def _put_tile(totals, total, i, lanes, places, added, singles, to):
         row, count = places.rows[i, p], 1
         while p + count < size and places.rows[i, p + count] == row + count:
             count += 1
-        sums = Rows(totals, (total + p) * LANES, LANES)
-        put_strip_by_lines(
-            sums, count, extra, limits, singles, added.step, lanes.channel, Rows(to.words, row * apart, apart)
-        )
+        sums, words = Rows(totals, (total + p) * LANES, LANES), Rows(to.words, row * apart, apart)
+        if singles.size:
+            put_strip_by_lines(sums, count, extra, limits, singles, added.step, lanes.channel, words)
+        else:
+            put_strip(View(totals, sums.at), count, extra, limits, added.step, lanes.channel, words)
         p += count
 
 
@@ -153,8 +155,9 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
         totals = empty_lines(PAIR * BAND * TILE, np.int32)
         firsts, spans = whole_spans(plan, length, stretches)
     to, singles = target(finish, values, words), single_lines(finish.lines)
-    by_lines = words.size > 0 and to.plain and singles.size > 0 and added.along == 0
-    by_lines = by_lines and (w.groups == 1 or w.group_lanes % LANES == 0)  # all lanes of a block are of one half word
+    in_strips = words.size > 0 and to.plain and (to.thresholds.shape[0] < 1 << BLENDED or singles.size > 0)
+    in_strips = in_strips and added.along == 0
+    in_strips = in_strips and (w.groups == 1 or w.group_lanes % LANES == 0)  # lanes of a block are of one half word
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0
@@ -186,7 +189,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                         _dot(codes, windows, i, places.kinds[i], pair_weights, stretch, totals, total)
                     for b in range(near if s + 1 == stretches else 0):
                         lanes = lanes_of(group, pair + b)
-                        if by_lines:
+                        if in_strips:
                             _put_tile(totals, total + b * apart_blocks, i, lanes, places, added, singles, to)
                         else:
                             finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)

@@ -13,7 +13,7 @@ from ..arrays.array import QuantArray
 from ..backends.kernel_choice import Asked, Choice, recorded
 from ..backends.registry import product_costs, source_code
 from ..core.text import table
-from ..ops.products import folded_thresholds, select
+from ..ops.products import float_rows, folded_thresholds, select
 from ..ops.products.convolution import conv2d
 from ..ops.products.convolution_1d_3d import conv1d, conv3d
 from ..ops.products.lanes import LANES, TILE
@@ -38,6 +38,11 @@ _KERNELS_OF = {  # the kernels of techniques that are not named by a kernel
     select.IN_WINDOWS: ("unroll",),
     select.PACKED: ("pack",),
     select.IN_PLACE: ("count", "count_lanes"),
+    float_rows.VALUES: ("row_product_spaced", "row_product_levels"),
+    float_rows.ROUNDED: ("row_product_spaced", "row_product_levels"),
+    float_rows.GROUPS: ("group_product",),
+    float_rows.WORDS: ("byte_row_product",),
+    float_rows.INTEGERS: ("encode_rows", "divide_rows"),
 }
 _NOT_FOLDED = "the constants of this x did not fold into thresholds: {} computed real results and compared them"
 _FORMS = ("llvm", "asm", "ptx", "sass")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +84,9 @@ class GGUF(Mapping[str, Any]):
         return name in self._of
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._of:
+            near = ", ".join(map(repr, get_close_matches(str(name), self._of, 3)))
+            raise KeyError(f"load: {self.path} has no tensor {name!r:.80}{near and f'; near are {near}'}")
         i, tensor = self._of[name]
         path, _, data = self._parts[i]
         try:

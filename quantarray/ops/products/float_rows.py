@@ -17,6 +17,7 @@ from ...arrays import bfloat16, checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_on_gpu
 from ...arrays.thresholds import Thresholds
+from ...backends.kernel_choice import Asked, Choice, are_recorded, record
 from ...backends.registry import common_device, contiguous, device_of, empty, has_kernel, kernel, namespace, to_host
 from ...core.code_values import constant_dims
 from ...core.dtypes import Array
@@ -33,6 +34,9 @@ _MOST_BYTE = 255
 FEW, _LONGEST = 4, 1 << 16  # rows and elements of a row that `byte_row_product` takes
 _FAR = 1 << 11  # 32 products of int8 and levels that are nearer to 0 have a sum that float32 is exact for
 _FLOATS = "float16", "float32", "bfloat16"
+# Forms of a product
+VALUES, GROUPS, ROUNDED = "values of w", "int8 runs and groups of w", "rounded rows and values of w"
+WORDS, INTEGERS = "int8 rows and the words of w", "int8 rows and w laid out"
 
 
 def is_floats(x: Any) -> bool:
@@ -58,23 +62,22 @@ def product(
     device = common_device(op, x=a, w=w)
     kind = checks.dtype(op, "out_dtype", np.float32 if out_dtype is None else out_dtype, (np.float16, np.float32))
     shift, k = bias_values(op, bias, w.shape[0]), w.shape[1]
-    in_groups = quantize_x is not None and _in_groups(op, w, quantize_x)
+    form = _form(op, w, quantize_x, math.prod(a.shape[:-1]), device)
+    if are_recorded():
+        record(Choice("rows of floats", form, (Asked(form, "", None),), None))
     for step in before:
         a = a if step is None else step(a)
     rows, shape = contiguous(a).reshape(math.prod(a.shape[:-1]), k), (*a.shape[:-1], w.shape[0])
 
-    few = quantize_x == "row" and not in_groups and len(rows) <= FEW and has_kernel(device, "byte_row_product")
-    plain = in_place(w) if few else None
-
     def call(buffer: Array | None) -> Any:
-        if quantize_x is None:
+        if form == VALUES:
             y = _by_values(rows, w)
-        elif not in_groups and _has_values_alone(w):
-            y = _by_values(rounded(op, rows, quantize_x), w)
-        elif in_groups:
+        elif form == GROUPS:
             y = _by_groups(op, rows, w, k if quantize_x == "row" else quantize_x)
-        elif plain is not None:
-            y = by_words(*codes_of(op, rows), w, *plain)
+        elif form == ROUNDED:
+            y = _by_values(rounded(op, rows, quantize_x), w)
+        elif form == WORDS:
+            y = by_words(*codes_of(op, rows), w, *(in_place(w) or ()))
         else:
             y = by_codes(op, rows, w, quantize_x, integers)
         if shift is not None:
@@ -103,28 +106,37 @@ def check_runs(op: str, name: str, value: Any, small: tuple[int, ...] = ()) -> N
         raise ValueError(f"{op}: {name} must be {named} or a multiple of {WORD_BITS} elements, got {value!r}")
 
 
-def _in_groups(op: str, w: QuantArray, quantize_x: Any) -> bool:
-    """Return True if `group_product` takes the product: levels are evenly spaced, and x or w is in groups."""
-    if quantize_x == "row" and w.group is None:
-        return False
-    few = w.group is not None and w.group % WORD_BITS
-    span = spacing(w.dtype) if w.dtype.kind != "uniform" else (0, 1)
-    even = span is not None and 0 < span[1] and span[1] * (w.dtype.n_levels - 1) <= _MOST_BYTE and abs(span[0]) < _FAR
-    if even and (not few or w.group in _SMALL):
-        return True
-    if few or quantize_x in _SMALL:
+def _form(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> str:
+    """Choose how rows of floats meet w; ValueError for runs or groups that no kernel takes."""
+    if quantize_x is None:
+        return VALUES
+    small, even = w.group is not None and w.group % WORD_BITS, _is_even(w)
+    of_groups = "" if w.group is None else f" in groups of {w.group}"
+    if small and w.group not in _SMALL:
         raise ValueError(
-            f"{op}: with quantize_x, groups of less than {WORD_BITS} elements are {' and '.join(map(str, _SMALL))}, of "
-            f"evenly spaced levels; w is {w.dtype} in groups of {w.group}, quantize_x {quantize_x!r}; without "
-            "quantize_x, x is multiplied by the values of w"
+            f"{op}: with quantize_x, groups of w are {', '.join(map(str, _SMALL))} or a multiple of {WORD_BITS}, got "
+            f"{w.group}; without quantize_x, x is multiplied by the values of w"
         )
-    return False
+    if not even and (small or quantize_x in _SMALL):
+        fix = "leave quantize_x out" if small else f'pass "row" or a multiple of {WORD_BITS}, or leave quantize_x out'
+        raise ValueError(
+            f"{op}: quantize_x={quantize_x!r} needs levels of w that are evenly spaced, got {w.dtype}{of_groups}; {fix}"
+        )
+    if even and (w.group is not None or quantize_x != "row"):
+        return GROUPS
+    if w.dtype.kind == "table" or w.group is not None:  # integers by tables, or by each group, took 1000 times as long
+        return ROUNDED
+    few = quantize_x == "row" and rows <= FEW and has_kernel(device, "byte_row_product")
+    return WORDS if few and in_place(w) is not None else INTEGERS
 
 
-def _has_values_alone(w: QuantArray) -> bool:
-    """Return True where codes of x meet values of w: integers by tables, or by groups of other levels, took 1000 times
-    as long."""
-    return w.dtype.kind == "table" or w.group is not None
+def _is_even(w: QuantArray) -> bool:
+    """Return True if the levels of w are evenly spaced, and `group_product` takes them."""
+    span = spacing(w.dtype) if w.dtype.kind != "uniform" else (0, 1)
+    if span is None:
+        return False
+    first, apart = span
+    return 0 < apart and apart * (w.dtype.n_levels - 1) <= _MOST_BYTE and abs(first) < _FAR
 
 
 def rounded(op: str, x: Array, quantize_x: Any) -> Array:

@@ -232,8 +232,8 @@ def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:
         if q.group is not None and q.group % WORD_BITS and q.group < k:
             raise ValueError(
                 f"{op}: {name} must have one scale for each multiple of {WORD_BITS} elements of the contraction, got "
-                f"groups of {q.group}, which are for storage; quantize {name} again with "
-                f"group={-(-q.group // WORD_BITS) * WORD_BITS}, or multiply {name}.dequantize() by NumPy"
+                f"groups of {q.group}; rows of float32 by linear take such w, with quantize_x=32 as int8; or quantize "
+                f"{name} again with group={-(-q.group // WORD_BITS) * WORD_BITS}"
             )
     return math.gcd(*groups) if groups else word_count(k) * WORD_BITS
 

@@ -252,7 +252,7 @@ def test_other_levels_in_groups(run, levels):
     """Compare with exact sums of each group of x: levels are uneven, or so large that float32 is not exact."""
     w = qa.encode(np.array(levels)[W.codes()], levels)
     np.testing.assert_array_equal(qa.linear(X, w, quantize_x=run), exact_in_groups(X, w, run))
-    with pytest.raises(ValueError, match="groups of less than 64 elements are 16 and 32, of evenly spaced levels"):
+    with pytest.raises(ValueError, match="needs levels of w that are evenly spaced"):
         qa.linear(X, w, quantize_x=32)
 
 
@@ -330,3 +330,36 @@ def test_no_matrix_of_all_weights():
     qa.linear(x, w)
     assert tracemalloc.get_traced_memory()[1] < 1 << 18
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "quantizer, group, quantize_x, words",
+    [
+        (qa.Uniform(4), 96, "row", "16, 32 or a multiple of 64, got 96"),
+        (qa.NormalFloat(4), 64, 32, 'table.*in groups of 64; pass "row"'),
+        (qa.NormalFloat(4), None, 16, r'evenly spaced, got table\(4\); pass "row"'),
+        (qa.NormalFloat(4), 32, "row", "groups of 32; leave quantize_x out"),
+    ],
+)
+def test_forms_that_no_kernel_takes(quantizer, group, quantize_x, words):
+    w = qa.quantize(np.ones((4, 192), np.float32), quantizer, group=group)
+    with pytest.raises(ValueError, match=words):
+        qa.linear(np.ones((2, 192), np.float32), w, quantize_x=quantize_x)
+
+
+def test_an_explanation_names_the_form():
+    uneven = qa.quantize(RNG.normal(size=(30, 192)).astype(np.float32), qa.NormalFloat(4), group=64)
+    for w, quantize_x, form in (
+        (W, None, "values of w"),
+        (W, 32, "int8 runs and groups of w"),
+        (W, "row", "int8 rows and the words of w"),
+        (uneven, "row", "rounded rows and values of w"),
+    ):
+        x = np.ones((2, w.shape[1]), np.float32)
+        how = qa.explain(qa.linear, x, w, quantize_x=quantize_x)
+        assert [choice.taken for choice in how.choices if choice.stage == "rows of floats"] == [form]
+
+
+def test_doubles_are_named():
+    with pytest.raises(TypeError, match=r"got float64 .*; pass x.astype\(np.float32\)"):
+        qa.linear(np.ones((2, 200)), W)

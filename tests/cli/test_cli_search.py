@@ -68,3 +68,14 @@ def test_errors(files, capsys, database, queries, metric, said):
     qa.save(files / "two.qa", {"a": qa.pack_bits(ROWS > 0), "b": qa.pack_bits(ROWS > 0)})
     status, _, err = called(capsys, files / database, files / queries, "--metric", metric)
     assert status == 2 and said in err and err.count("\n") == 1
+
+
+def test_rows_of_rabitq_and_queries_that_are_no_numbers(files, capsys):
+    rows = qa.RaBitQ(4).quantize(ROWS)
+    qa.save(files / "rotated.qa", rows.arrays())
+    settings = "--metric", "l2", "-k", 2, "--json"
+    out = called(capsys, files / "rotated.qa", files / "queries.npy", *settings)[1]
+    assert json.loads(out)["ids"] == qa.top_k(ROWS[3:5], rows, 2, "l2").indices.tolist()
+    np.save(files / "wrong.npy", np.full((1, 70), np.nan, np.float32))
+    status, _, error = called(capsys, files / "signs.qa", files / "wrong.npy", "--signs")
+    assert status and "queries must be finite" in error

@@ -12,11 +12,13 @@ from ...arrays.exchange import is_on_gpu
 from ...backends.registry import common_device
 from ...core.dtypes import Array, bipolar, uint1
 from ...core.errors import DeviceError
+from ...core.format import WORD_BITS
 from ..products.operand import bits
 from . import rabitq
 from .metrics import PRODUCTS, SETS, Metric
 
-_DENSE = np.int8, np.uint8, np.float16, np.float32
+_MOST = 1e30  # up to which the package quantises
+_DENSE = np.int8, np.uint8, np.float16, np.float32, np.float64
 
 
 def operands(op: str, queries: Any, database: Any, metric: Metric) -> tuple[Any, Any]:
@@ -46,6 +48,8 @@ def operands(op: str, queries: Any, database: Any, metric: Metric) -> tuple[Any,
             raise ValueError(f"{op}: {name} must be {form} packed on the last axis, got {got}")
     if not dense:
         _check_laws(op, queries, database, metric)
+    if metric.name in PRODUCTS:
+        _check_groups(op, queries, database, metric)
     if queries.shape[-1] != database.shape[-1]:
         raise ValueError(
             f"{op}: queries {queries.shape} have {queries.shape[-1]} elements a row, database {database.shape} has "
@@ -59,15 +63,18 @@ def _of_rotated(op: str, queries: Any, database: rabitq.RotatedRows, metric: Met
     if metric.name not in rabitq.METRICS:
         raise ValueError(
             f"{op}: rows of RaBitQ have estimates of {' and '.join(rabitq.METRICS)} alone, got metric {metric.name!r}; "
-            "the dot product of rows and queries of length 1 is their cosine"
+            + (
+                "the dot product of rows and queries of length 1 is their cosine"
+                if metric.name == "cosine"
+                else 'pass metric="l2" or "dot"'
+            )
         )
     if isinstance(queries, QuantArray) or checks.is_bool(queries) or is_on_gpu(queries):
         raise TypeError(f"{op}: queries of rotated rows must be floats on the CPU, got {checks.kind(queries)}")
-    a = checks.real_array(op, "queries", queries)
-    checks.finite(op, "queries", a)
+    a = _rounded(op, checks.real_array(op, "queries", queries))
     if a.ndim not in (1, 2) or a.shape[-1] != database.shape[1]:
         raise ValueError(f"{op}: queries {a.shape} have {a.shape[-1]} elements a row, database has {database.shape[1]}")
-    return a.astype(np.float32, copy=False)
+    return a
 
 
 def _dense(op: str, queries: Any, hint: str) -> Array:
@@ -76,11 +83,19 @@ def _dense(op: str, queries: Any, hint: str) -> Array:
         raise DeviceError(f"{op}: dense queries are searched on the CPU, got an array on a GPU; qa.asnumpy moves it")
     a = checks.numbers(op, "queries", queries)
     if a.dtype not in _DENSE:
-        raise TypeError(f"{op}: queries must be packed, or float32, float16, int8 or uint8, got {a.dtype}{hint}")
-    if a.dtype.kind == "f":
-        checks.finite(op, "queries", a)
-        return a.astype(np.float32, copy=False)
-    return a
+        raise TypeError(f"{op}: queries must be packed, or floats, int8 or uint8, got {a.dtype}{hint}")
+    if a.dtype.kind != "f":
+        return a
+    return _rounded(op, a)
+
+
+def _rounded(op: str, queries: Array) -> Array:
+    """Return finite queries as float32; sums of larger ones than _MOST could pass it."""
+    checks.finite(op, "queries", queries)
+    largest = float(np.abs(queries).max(initial=0))
+    if largest > _MOST:
+        raise ValueError(f"{op}: queries must be at most {_MOST:g}, got {largest:g}; divide them")
+    return queries.astype(np.float32, copy=False)
 
 
 def _check_laws(op: str, queries: QuantArray, database: QuantArray, metric: Metric) -> None:
@@ -94,6 +109,17 @@ def _check_laws(op: str, queries: QuantArray, database: QuantArray, metric: Metr
             f"{op}: queries and database must have one dtype, or codes mean different things, got {queries.dtype} and "
             f"{database.dtype}{fix}"
         )
+
+
+def _check_groups(op: str, queries: Any, database: QuantArray, metric: Metric) -> None:
+    """Refuse packed or int8 queries where constants change within a word of elements."""
+    for name, q in (("queries", queries), ("database", database)):
+        small = isinstance(q, QuantArray) and q.group is not None and q.group % WORD_BITS and q.group < q.shape[-1]
+        floats = name == "database" and not isinstance(queries, QuantArray) and queries.dtype.kind == "f"
+        if small and not (floats and metric.quantize_queries is None):
+            fix = "leave quantize_queries out" if floats else "pass queries as floats, as queries.dequantize() does"
+            got = f"{name} with a constant for each {q.group} elements"
+            raise ValueError(f"{op}: constants change each multiple of {WORD_BITS} elements, got {got}; {fix}")
 
 
 def packed_bytes(name: str, value: Any, other: Any) -> str:

@@ -29,7 +29,9 @@ def from_embeddings(
       `ranges` [2 d], the least and the largest value of each dimension, as that function takes or computes them, they
       become 8 bits uniform: value = ranges[0] + step * (ranges[1] - ranges[0]) / 255. Without, their integers.
 
-    Raises TypeError for other bytes, ValueError for ranges of another shape.
+    Values of `ranges` are searched with queries of floats; `candidates` of `top_k` need bytes without ranges.
+
+    Raises TypeError for other bytes, ValueError for ranges of another shape, not finite, or in the wrong order.
 
     >>> import numpy as np, quantarray as qa
     >>> qa.from_embeddings(np.array([[0b11000001 - 128]], np.int8), "binary").dequantize()
@@ -52,6 +54,10 @@ def from_embeddings(
     ends = checks.numbers(op, "ranges", ranges).astype(np.float64)
     if ends.shape != (2, a.shape[-1]):
         raise ValueError(f"{op}: ranges must be [2, {a.shape[-1]}], the ends of each dimension, got {ends.shape}")
+    checks.finite(op, "ranges", ends)
+    if (ends[0] > ends[1]).any():
+        at = int(np.argmax(ends[0] > ends[1]))
+        raise ValueError(f"{op}: ranges are [least, largest], got {ends[0, at]} and {ends[1, at]} of dimension {at}")
     along: Any = (None,) * (a.ndim - 1)
     scale, offset = (ends[1] - ends[0]) / 255, ends[0]
     return from_codes(steps, uniform(8), scale=scale[along], offset=offset[along], group=1)

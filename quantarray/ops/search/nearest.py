@@ -80,8 +80,8 @@ def top_k(
     - "jaccard" (or "tanimoto"), "dice" and "tversky" (with `alpha` for what only the query has and `beta` for what only
       the row has), float64 similarities, the largest first, of arrays of 1 bit; 0 where both are empty.
     - "dot", the largest first, "cosine", float64, the largest first, and "l2", the squared distance: of packed arrays
-      of any bits. Queries may be float32, float16 or int8 arrays, too, and `quantize_queries` makes int8 of such floats
-      as `quantize_x` of `linear` does. Exact for integer levels; float32 products as of `linear` otherwise.
+      of any bits. Queries may be arrays of floats, as float32, or int8, too, and `quantize_queries` makes int8 of such
+      floats as `quantize_x` of `linear` does. Exact for integer levels; float32 products as of `linear` otherwise.
 
     A database of `RaBitQ.quantize` is searched by estimates of "dot" and "l2", with queries of floats.
 
@@ -92,7 +92,7 @@ def top_k(
     that are not among the candidates are not found.
 
     Raises TypeError for dtypes that a metric does not take, or whose signs no plane has, ValueError where shapes or k
-    do not fit, DeviceError on a GPU for all but Hamming distances of 1 bit.
+    do not fit, OverflowError where scores pass float32, DeviceError on a GPU for all but Hamming distances of 1 bit.
 
     >>> import quantarray as qa
     >>> codes = qa.encode([[1, 1, 1], [1, -1, 1], [-1, -1, -1]], values=(-1, 1))
@@ -118,9 +118,15 @@ def top_k(
         scores, ids = _by_words(asked, searched, k, how)
     else:
         scores, ids = _by_scores(op, asked[None] if single else asked, searched, k, how, number)
+        _check_scores(op, scores)
     if chosen is not None:
         ids = namespace(rows.device).asarray(chosen)[ids]
     return _of_metric(scores[0] if single else scores, ids[0] if single else ids, how.name)
+
+
+def _check_scores(op: str, scores: Array) -> None:
+    if not all_finite(scores):
+        raise OverflowError(f"{op}: scores pass the largest float; divide queries and rows by a number")
 
 
 def _chosen(rows: Any, chosen: Array | None) -> Any:
@@ -136,7 +142,10 @@ def _candidates(op: str, candidates: Any, k: int, n: int, how: Metric) -> int:
         return n
     if how.name not in metrics.PRODUCTS:
         raise ValueError(f"{op}: candidates are for the metrics {', '.join(metrics.PRODUCTS)}, got {how.name!r}")
-    return min(checks.integer(op, "candidates", candidates, k), n)
+    number = checks.integer(op, "candidates", candidates, -(2**63))
+    if number < k:
+        raise ValueError(f"{op}: candidates must be at least k = {k}, got {number}")
+    return min(number, n)
 
 
 def _by_words(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
@@ -223,6 +232,7 @@ def within(
         scores_of = metrics.scores_of(op, several, metrics.rotated_of(several, rows, how), rows, how)
         for first, some in _blocks(rows, size):
             block = scores_of(some)
+            _check_scores(op, block)
             query, row = np.nonzero(how.sign * block <= limit)
             parts.append((query, row + first, block[query, row]))
         query, row, scores = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -260,11 +270,11 @@ def _within_by_words(
 def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, metric: Name | None = None) -> Nearest:
     """Sort candidates by scores of floats, and return the k nearest of each query.
 
-    candidates: a result of `top_k` for the same queries, or indices [m c]; queries: floats [m d], or [d]; rows: floats
-    or bytes [n d] that may be memory-mapped: only the candidates' are read, those of one query at a time. metric:
-    "dot", "cosine" or "l2", in float64; without it that of the candidates, or "dot" where they come from another or
-    are indices. Of equal scores the lower index comes first. Raises ValueError for a NaN or an infinity in queries and
-    candidates' rows.
+    candidates: a result of `top_k` for the same queries, or indices [m c]; queries: floats [m d], or [d]; rows: floats,
+    or bytes, which count as integers, [n d], that may be memory-mapped: only the candidates' are read, those of one
+    query at a time. metric: "dot", "cosine" or "l2", in float64; without it that of the candidates, or "dot" where they
+    come from another or are indices. Of equal scores the lower index comes first. Raises ValueError for a NaN or an
+    infinity in queries and candidates' rows.
 
     >>> import numpy as np, quantarray as qa
     >>> rows = np.float32([[1, 2], [2, 1], [-1, 0.5]])
@@ -279,6 +289,8 @@ def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, 
     name = checks.choice(op, "metric", metric, metrics.PRODUCTS)
     if isinstance(rows, RotatedRows):
         raise TypeError(f"{op}: rows must be floats or bytes, got RotatedRows; pass the vectors that were quantised")
+    if isinstance(candidates, Within):
+        raise TypeError(f"{op}: candidates must be a result of top_k, or indices [m c], got one of within")
     asked = checks.numbers(op, "queries", queries).astype(np.float64)
     ids = checks.numbers(op, "candidates", candidates.indices if isinstance(candidates, Nearest) else candidates)
     if not isinstance(rows, np.ndarray):
@@ -292,6 +304,10 @@ def rescore(candidates: Nearest | Vector, queries: Vector, rows: Array, k: int, 
         )
     if asked.shape[1] != rows.shape[1]:
         raise ValueError(f"{op}: queries {asked.shape} and rows {rows.shape} must have the same last length")
+    if ids.size and ids.dtype.kind in "iu" and ids.max() >= len(rows):
+        raise IndexError(
+            f"{op}: candidates name row {ids.max()}, rows is {rows.shape}; pass the rows that were searched"
+        )
     k = checks.integer(op, "k", k, 0, ids.shape[1])
     checks.finite(op, "queries", asked)
     near = np.empty(ids.shape, np.int64)

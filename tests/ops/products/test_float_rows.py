@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from strategies import channels, laws, samples, seeds
 
 import quantarray as qa
+from quantarray.backends.registry import kernel
 
 GROUPS = None, 1, 5, 16, 32, 48, 64
 RNG = np.random.default_rng(0)
@@ -358,6 +359,40 @@ def test_an_explanation_names_the_form():
         x = np.ones((2, w.shape[1]), np.float32)
         how = qa.explain(qa.linear, x, w, quantize_x=quantize_x)
         assert [choice.taken for choice in how.choices if choice.stage == "rows of floats"] == [form]
+
+
+@pytest.mark.parametrize("k", [1, 17, 200])
+@pytest.mark.parametrize("least", [1e-5, 1e-36])
+def test_kernel_encode_rows(k, least):
+    x = (RNG.normal(size=(9, k)) * 10.0 ** RNG.integers(-40, 30, (9, 1))).astype(np.float32)
+    x[0], x[1] = 0, np.float32(3e38)
+    codes, scales, wrong = np.empty((9, k), np.int8), np.empty(9, np.float32), np.zeros(1, bool)
+    kernel("cpu", "encode_rows")(x, least, wrong, scales, codes)
+    expected = np.float32(127) / np.maximum(np.abs(x).max(axis=1), np.float32(least))
+    np.testing.assert_array_equal(scales, expected)
+    np.testing.assert_array_equal(codes, np.rint(x * expected[:, None]))
+    assert not wrong[0]
+    for value in (np.nan, np.inf, -np.inf):
+        x[5, k // 2] = value
+        kernel("cpu", "encode_rows")(x, least, wrong, scales, codes)
+        assert wrong[0]
+        wrong[0] = False
+
+
+@pytest.mark.parametrize("most", [9, 2**24, 2**24 + 9, 2**31 - 1, 2**40])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32])
+def test_kernel_divide_rows(dtype, most):
+    """A quotient is rounded once, on both sides of the bound up to which integers are float32."""
+    if most > np.iinfo(np.int32).max and dtype == np.int32:
+        pytest.skip("it does not fit")
+    sums = RNG.integers(-most, most, (40, 33), endpoint=True).astype(dtype)
+    sums[0], sums[1, :2], sums[2] = 0, (most, -most), -sums[2] * 0
+    scales = np.exp(RNG.normal(size=40) * 20).astype(np.float32)
+    out = np.empty(sums.shape, np.float32)
+    kernel("cpu", "divide_rows")(sums, scales, out)
+    exact = sums.astype(np.longdouble) / scales[:, None]  # of 64 digits, which round to float32 as the quotient does
+    np.testing.assert_array_equal(out, exact.astype(np.float32))
+    assert not np.signbit(out[sums == 0]).any()
 
 
 def test_doubles_are_named():

@@ -88,7 +88,7 @@ def test_errors():
     queries = np.ones((2, 8), np.float32)
     rows = qa.from_codes(np.arange(32).reshape(4, 8) % 16, qa.int4)
     for k, number in ((3, 2), (1, -1)):
-        with pytest.raises(ValueError, match=f"candidates must be at least {k}, got {number}"):
+        with pytest.raises(ValueError, match=f"candidates must be at least k = {k}, got {number}"):
             qa.top_k(queries, rows, k, "dot", candidates=number)
     with pytest.raises(ValueError, match="candidates are for the metrics dot, cosine, l2, got 'hamming'"):
         qa.top_k(rows, rows, 1, candidates=2)

@@ -303,6 +303,8 @@ def test_equal_candidates_come_in_order():
 
 
 BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8), np.uint8), qa.uint4)
+FAR = qa.from_codes(np.ones((2, 8), np.uint8), qa.uint1, scale=1e9)
+VALUES = qa.from_embeddings(np.zeros((3, 8), np.int8), "int8", [[-1] * 8, [1] * 8])
 
 
 @pytest.mark.parametrize(
@@ -313,9 +315,9 @@ BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8)
         (lambda: qa.top_k(CODES, CODES, 1, "jaccard"), TypeError, "jaccard compares sets, so queries must have 1 bit"),
         (lambda: qa.top_k(BITS, CODES, 1), TypeError, "must have one dtype"),
         (
-            lambda: qa.top_k(np.ones((1, 8)), BITS, 1, "dot"),
+            lambda: qa.top_k(np.ones((1, 8), int), BITS, 1, "dot"),
             TypeError,
-            "or float32, float16, int8 or uint8, got float64",
+            "queries must be packed, or floats, int8 or uint8, got int64",
         ),
         (lambda: qa.top_k(np.float32([[np.nan] * 8]), BITS, 1, "dot"), ValueError, r"queries must be finite.*\(0, 0\)"),
         (lambda: qa.top_k(BITS, BITS, 1, "tversky", alpha=-1), ValueError, "alpha and beta of tversky must not be"),
@@ -335,7 +337,7 @@ BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8)
         (lambda: qa.top_k(BITS, BITS[:2], 1, where=np.uint8([0, 1])), ValueError, "may be a mask or ids"),
         (lambda: qa.top_k(BITS, BITS, 1, where=[8]), IndexError, "8 is out of bounds for axis 0 of length 8"),
         (lambda: qa.top_k(BITS, BITS, 1, where=[0.5]), TypeError, "where must be a mask"),
-        (lambda: qa.rescore([[9]], np.ones((1, 8)), np.ones((3, 8)), 1), IndexError, "9 is out of bounds"),
+        (lambda: qa.rescore([[9]], np.ones((1, 8)), np.ones((3, 8)), 1), IndexError, "candidates name row 9"),
         (lambda: qa.rescore([[0]], np.ones((2, 8)), np.ones((3, 8)), 1), ValueError, "needs queries"),
         (lambda: qa.rescore([[0]], np.ones((1, 7)), np.ones((3, 8)), 1), ValueError, "the same last length"),
         (lambda: qa.rescore([[0]], np.ones((1, 8)), np.ones((3, 8)), 2), ValueError, "k must be at most 1, got 2"),
@@ -361,6 +363,29 @@ BITS, CODES = qa.pack_bits(np.eye(8, dtype=bool)), qa.from_codes(np.zeros((8, 8)
             'within: quantize_queries must be "row" or a multiple of 64 elements, got 100',
         ),
         (lambda: qa.within(BITS, BITS, np.inf), ValueError, "radius must be finite"),
+        (
+            lambda: qa.top_k(np.full((1, 8), 1e39), BITS, 1, "dot"),
+            ValueError,
+            r"queries must be at most 1e\+30, got 1e\+39",
+        ),
+        (lambda: qa.within(np.full((1, 8), 3e38), BITS, 1, "l2"), ValueError, "queries must be at most"),
+        (lambda: qa.top_k(np.full((1, 8), 2e30), ROTATED, 1, "l2"), ValueError, "queries must be at most"),
+        (lambda: qa.top_k(np.full((1, 8), 1e30), FAR, 1, "cosine"), OverflowError, "scores pass the largest float"),
+        (lambda: qa.within(np.full((1, 8), 1e30), FAR, 1, "dot"), OverflowError, "scores pass the largest float"),
+        (lambda: qa.top_k(VALUES, VALUES, 1, "dot"), ValueError, "pass queries as floats, as queries.dequantize"),
+        (
+            lambda: qa.top_k(np.ones((1, 8)), VALUES, 1, "dot", quantize_queries="row"),
+            ValueError,
+            "leave quantize_queries out",
+        ),
+        (lambda: qa.top_k(np.ones((1, 8)), ROTATED, 1), ValueError, 'got metric .hamming.; pass metric="l2" or "dot"'),
+        (lambda: qa.rescore(qa.within(BITS, BITS, 3), np.ones((8, 8)), np.ones((8, 8)), 1), TypeError, "one of within"),
+        (
+            lambda: qa.from_embeddings(np.zeros((1, 2), np.int8), "int8", [[0, 1], [1, 0]]),
+            ValueError,
+            r"ranges are \[least, largest\], got 1.0 and 0.0 of dimension 1",
+        ),
+        (lambda: qa.from_embeddings(np.zeros((1, 1), np.int8), "int8", [[0], [np.nan]]), ValueError, "ranges must be"),
     ],
 )
 def test_errors(call, error, message):

@@ -10,7 +10,7 @@ from . import tensors
 
 MOST_TEXT = 300  # characters of what is wrong with a file
 NPY = "one NumPy array; quantize(np.load(file), quantizer) packs it"
-GGUF = "a GGUF file of weights, which quantarray.load reads (by a name that ends in .gguf), and no network"
+GGUF = "a GGUF file of weights; quantarray.load reads it if its name ends in .gguf"
 ONNX = "an ONNX network; quantarray.nn.load reads it from a file that ends in .onnx"
 _HEAD = 1 << 12  # bytes that are read of a file
 _IMAGE = "an image; network.predict and `quantarray run NET IMAGE` read images"

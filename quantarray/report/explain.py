@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -146,6 +147,8 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
     with recorded() as choices, folded_thresholds.not_folded() as real:
         function(*bound.args, **bound.kwargs)
     choices = list({choice[:3]: choice for choice in choices}.values())  # parts of one form choose alike
+    if function is linear and float_rows.is_floats(bound.arguments["x"]):
+        choices.insert(0, _of_floats(**bound.arguments))
     kernels = [_run(choice.problem, choice.taken) for choice in choices if choice.stage == select.KERNEL]
     texts = None
     if code is not None:
@@ -154,6 +157,12 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
         texts = source_code(device, used, code, lambda: function(*bound.args, **bound.kwargs))
     notes = [_NOT_FOLDED.format(kernel) for kernel in dict.fromkeys(real)]
     return Explanation(_text(function, bound.arguments), choices, kernels, texts, notes)
+
+
+def _of_floats(x: Any, w: QuantArray, quantize_x: Any = None, **others: Any) -> Choice:
+    """Return the choice of how rows of floats meet packed weights."""
+    form = float_rows.form_of("linear", w, quantize_x, math.prod(x.shape[:-1]), w.device)
+    return Choice("rows of floats", form, (Asked(form, "", None),), None)
 
 
 def _run(job: select.ProductJob, name: str) -> KernelRun:

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from itertools import pairwise
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -108,12 +109,19 @@ def test_strips(planes, data):
     )
 
 
+class Codes(NamedTuple):
+    """A left operand, as far as its codes go."""
+
+    words: np.ndarray
+    terms: np.ndarray
+
+
 @njit
-def framed_rows(words, terms, plan, images, low, end, positions, behind):
+def framed_rows(x, plan, images, low, end, positions, behind):
     """A band, and its pixels between zeros and bytes that are none of them."""
     band = framed.next_band(plan, images, low, end)
     codes = np.full(framed.words_of(plan, positions) * 64 + behind, 77, np.uint8)
-    framed.frame(words, terms, plan, band, codes, 0)
+    framed.frame(x, plan, band, codes, 0)
     return band, codes
 
 
@@ -131,7 +139,7 @@ def test_rows_between_zeros(data):
     low = data.draw(st.integers(0, rows - 1))
     positions = min(framed.rows_of_band.py_func(plan), rows, window.output[0]) * plan.row
     terms = np.array([[0, 1, 0, 1]])
-    band, codes = framed_rows(x.reshape(1, -1), terms, plan, images, low, rows, positions, 999)
+    band, codes = framed_rows(Codes(x.reshape(1, -1), terms), plan, images, low, rows, positions, 999)
     assert band.rows * plan.row <= positions and (codes[-999:] == 77).all()
     reach = (plan.runs[:, 0] + plan.runs[:, 2]).max()
     assert ((positions - 1) * words + reach) * 64 <= len(codes) - 999

@@ -17,7 +17,6 @@ from ...arrays import bfloat16, checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_on_gpu
 from ...arrays.thresholds import Thresholds
-from ...backends.kernel_choice import Asked, Choice, are_recorded, record
 from ...backends.registry import common_device, contiguous, device_of, empty, has_kernel, kernel, namespace, to_host
 from ...core.code_values import constant_dims
 from ...core.dtypes import Array
@@ -62,9 +61,7 @@ def product(
     device = common_device(op, x=a, w=w)
     kind = checks.dtype(op, "out_dtype", np.float32 if out_dtype is None else out_dtype, (np.float16, np.float32))
     shift, k = bias_values(op, bias, w.shape[0]), w.shape[1]
-    form = _form(op, w, quantize_x, math.prod(a.shape[:-1]), device)
-    if are_recorded():
-        record(Choice("rows of floats", form, (Asked(form, "", None),), None))
+    form = VALUES if quantize_x is None else form_of(op, w, quantize_x, math.prod(a.shape[:-1]), device)
     for step in before:
         a = a if step is None else step(a)
     rows, shape = contiguous(a).reshape(math.prod(a.shape[:-1]), k), (*a.shape[:-1], w.shape[0])
@@ -106,7 +103,7 @@ def check_runs(op: str, name: str, value: Any, small: tuple[int, ...] = ()) -> N
         raise ValueError(f"{op}: {name} must be {named} or a multiple of {WORD_BITS} elements, got {value!r}")
 
 
-def _form(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> str:
+def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> str:
     """Choose how rows of floats meet w; ValueError for runs or groups that no kernel takes."""
     if quantize_x is None:
         return VALUES

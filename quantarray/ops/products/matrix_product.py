@@ -104,11 +104,10 @@ def linear(
         if value is not None and not floats:
             got = f"{checks.kind(x)}{likely_fix.integers(x)}"
             raise TypeError(f"{op}: {name} is for x of float32, float16 or bfloat16, got {got}")
-    if getattr(x, "dtype", None) == np.float64:
-        got = checks.kind(x)
-        raise TypeError(f"{op}: rows of floats are float32, float16 or bfloat16, got {got}; pass x.astype(np.float32)")
     if not (floats or isinstance(x, QuantArray)):
-        x = operand(op, "x", x, "; floats may be float32, float16 or bfloat16")
+        doubles = getattr(x, "dtype", None) == np.float64
+        likely = "; pass x.astype(np.float32)" if doubles else "; floats may be float32, float16 or bfloat16"
+        x = operand(op, "x", x, likely)
     if not isinstance(w, QuantArray):
         w = bits(op, "w", w, likely_fix.swapped(op, x, w))
     if w.ndim != 2 or w.axis != 1:

@@ -226,8 +226,8 @@ def operand(op: str, name: str, x: Any, others: str = "") -> Any:
     if is_dense(dense):
         return dense
     raise TypeError(
-        f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {checks.kind(x)}; "
-        f"quantize(x, quantizer) or encode(x, values) make a QuantArray{likely_fix.integers(x)}{others}"
+        f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {checks.kind(x)}{others}; "
+        f"quantize(x, quantizer) or encode(x, values) make a QuantArray{likely_fix.integers(x)}"
     )
 
 

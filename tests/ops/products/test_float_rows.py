@@ -396,5 +396,5 @@ def test_kernel_divide_rows(dtype, most):
 
 
 def test_doubles_are_named():
-    with pytest.raises(TypeError, match=r"got float64 .*; pass x.astype\(np.float32\)"):
+    with pytest.raises(TypeError, match=r"got float64 array \(2, 200\); pass x.astype\(np.float32\)"):
         qa.linear(np.ones((2, 200)), W)

@@ -24,6 +24,7 @@ from .selection import Best
 
 Name = Literal["hamming", "jaccard", "tanimoto", "dice", "tversky", "dot", "cosine", "l2"]
 _SCORES = 1 << 20  # of a block: some 16 MB with what is computed of them
+_PRODUCTS = 1 << 22  # of a block that a kernel reads as they are: 16 MB; with twice as many, memory is new each time
 _PIECES = 8  # of rows, which threads take
 _CANDIDATES = 1 << 22  # that are in memory at once, at 16 bytes
 
@@ -177,7 +178,8 @@ def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric, number: 
             continue
         best = Best(len(some), n, k, how.sign)
         scores = metrics.scores_of(op, some, metrics.rotated_of(some, searched, how), searched, how)
-        for first, rows in _blocks(searched, max(1, _SCORES // max(1, len(some)))):
+        alone = isinstance(scores, Scores) and scores.product.divisors is not None
+        for first, rows in _blocks(searched, max(1, (_PRODUCTS if alone else _SCORES) // max(1, len(some)))):
             if isinstance(scores, Scores):
                 best.add_products(scores, rows, first)
             else:

@@ -31,6 +31,7 @@ def by_sorting(queries, rows, k, name, quantize):
 def block(request, monkeypatch):
     """All rows at once, and a few."""
     monkeypatch.setattr(nearest, "_SCORES", request.param)
+    monkeypatch.setattr(nearest, "_PRODUCTS", request.param)
 
 
 @given(st.data(), st.sampled_from(sorted(SCALES)), seeds())

@@ -63,6 +63,7 @@ def sizes(draw):
 def block(request, monkeypatch):
     """Whole databases and all queries at once, and a few rows and queries at a time."""
     monkeypatch.setattr(nearest, "_SCORES", request.param)
+    monkeypatch.setattr(nearest, "_PRODUCTS", request.param)
     monkeypatch.setattr(nearest, "_CANDIDATES", 4 * request.param)
     monkeypatch.setattr(reservoir, "_MOST", 4 * request.param)
 

@@ -29,24 +29,24 @@ def called(capsys, *arguments):
 @pytest.mark.parametrize("database", ["signs.qa", "bools.npy"])
 def test_signs(files, capsys, database):
     status, out, _ = called(capsys, files / database, files / "queries.npy", "-k", 3, "--signs", "--json")
-    found = qa.top_k(ROWS[3:5] > 0, ROWS > 0, 3)
+    nearest = qa.top_k(ROWS[3:5] > 0, ROWS > 0, 3)
     assert status == 0 and json.loads(out) == {
         "metric": "hamming",
-        "ids": found.indices.tolist(),
-        "distances": found.distances.tolist(),
+        "ids": nearest.indices.tolist(),
+        "distances": nearest.distances.tolist(),
     }
 
 
 def test_table(files, capsys):
     status, out, _ = called(capsys, files / "codes.qa", files / "one.npy", "-k", 2, "--metric", "cosine")
-    found = qa.top_k(ROWS[7], qa.quantize(ROWS, qa.Uniform(4)), 2, "cosine")
+    nearest = qa.top_k(ROWS[7], qa.quantize(ROWS, qa.Uniform(4)), 2, "cosine")
     lines = [line.split() for line in out.splitlines()[-2:]]
-    assert status == 0 and [int(line[2]) for line in lines] == found.indices.tolist() == [7, found.indices[1]]
-    assert lines[0][3] == f"{found.distances[0]:.6g}" and "cosine" in out
+    assert status == 0 and [int(line[2]) for line in lines] == nearest.indices.tolist() == [7, nearest.indices[1]]
+    assert lines[0][3] == f"{nearest.distances[0]:.6g}" and "cosine" in out
     settings = "--metric", "dot", "-k", 3, "--candidates", 5, "--json"
     few = called(capsys, files / "codes.qa", files / "one.npy", *settings)[1]
-    found = qa.top_k(ROWS[7], qa.quantize(ROWS, qa.Uniform(4)), 3, "dot", candidates=5)
-    assert json.loads(few)["ids"] == [found.indices.tolist()]
+    nearest = qa.top_k(ROWS[7], qa.quantize(ROWS, qa.Uniform(4)), 3, "dot", candidates=5)
+    assert json.loads(few)["ids"] == [nearest.indices.tolist()]
 
 
 def test_k_is_at_most_all_rows(files, capsys):

@@ -4,8 +4,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from strategies import threads
 
 import quantarray as qa
 from quantarray.arrays.array import validate
@@ -34,40 +35,43 @@ def _thresholds(rng, channels, levels, reach):
     return qa.Thresholds(values, into=into, greater=greater, strict=bool(rng.random() < 0.5))
 
 
-def _layer(rng, channels, before, after, kinds):
-    """Return a convolution of a kind, its outputs and the size of its window."""
-    kind, size = kinds[rng.integers(len(kinds))], int(rng.choice([1, 1, 3]))
-    levels = _WEIGHTS[rng.integers(len(_WEIGHTS))]
+def _layer(rng, channels, before, after, sides):
+    """Return a convolution, its outputs and the sides of its images: dense, in two groups of whole words, or depthwise.
+
+    Windows may be larger along one axis, and padded where they are of one pixel.
+    """
+    levels, depthwise = _WEIGHTS[rng.integers(len(_WEIGHTS))], rng.random() < 0.3
+    size = [(1, 1), (1, 1), (3, 3), (3, 3), (1, 3), (3, 1)][rng.integers(6)]
+    dilation, stride = int(rng.choice([1, 1, 2])), int(rng.choice([1, 1, 2]))
+    pads = [tuple(rng.integers(0, 2, 2).tolist()) for _ in size]
+    spans = [n + sum(pad) - dilation * (k - 1) - 1 for n, pad, k in zip(sides, pads, size, strict=True)]
+    if min(spans) < 0:
+        return None, channels, sides
+    groups = channels if depthwise else 2 if channels == 128 and rng.random() < 0.5 else 1
+    outputs = channels if depthwise else int(rng.choice([2, 16, 34, 64, 100, 128]))
+    w = _packed(rng, (outputs, *size, channels // groups), levels, axis=0 if depthwise else -1)
     most = max(map(abs, before)) * max(map(abs, levels))
-    options = {"padding": size // 2 * int(rng.integers(0, 2)), "stride": int(rng.choice([1, 1, 2]))}
-    if kind == "depthwise":
-        size, outputs = 3, channels
-        w, options["groups"] = _packed(rng, (channels, 3, 3, 1), levels, axis=0), channels
-        reach = 4 * most
-    else:
-        outputs = int(rng.choice([2, 16, 33, 64, 100]))
-        w = _packed(rng, (outputs, size, size, channels), levels)
-        reach = most * int(np.sqrt(channels) * size)
-    return qa.nn.Conv2d(w, requantize=_thresholds(rng, outputs, after, reach), **options), outputs, size
+    law = _thresholds(rng, outputs, after, most * int(1 + np.sqrt(size[0] * size[1] * channels // groups)))
+    options = {"padding": tuple(pads), "stride": stride, "dilation": dilation, "groups": groups}
+    return qa.nn.Conv2d(w, requantize=law, **options), outputs, [n // stride + 1 for n in spans]
 
 
 @st.composite
 def _networks(draw):
     """A network of convolutions, the shape of its images and their levels."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    channels = first = draw(st.sampled_from([3, 16, 64, 96]))
+    channels = first = draw(st.sampled_from([3, 16, 64, 96, 128]))
     levels = before = draw(st.sampled_from(_ACTIVATIONS))
-    side = draw(st.integers(5, 12))
-    layers, left = [], side
+    sides = shape = [draw(st.integers(4, 12)) for _ in range(2)]
+    layers = []
     for _ in range(draw(st.integers(2, 4))):
-        if left < 4:
-            break
         after = draw(st.sampled_from(_ACTIVATIONS))
-        layer, channels, size = _layer(rng, channels, before, after, ("depthwise", "dense", "dense"))
-        layers.append(layer)
-        left = (left + 2 * layer.padding - size) // layer.stride + 1
-        before = after
-    return qa.nn.Sequential(layers), (side, side, first), levels, rng
+        layer, channels, sides = _layer(rng, channels, before, after, sides)
+        if layer is not None:
+            layers.append(layer)
+            before = after
+    assume(layers)
+    return qa.nn.Sequential(layers), (*shape, first), levels, rng
 
 
 @pytest.fixture(autouse=True)
@@ -99,11 +103,11 @@ def _check(net, x, reuse=False):
         assert np.array_equal(result.words, expected.words)
 
 
-@settings(max_examples=40, deadline=None)
-@given(_networks(), st.integers(1, 3), st.booleans())
-def test_random_networks(network, batch, reuse):
+@given(_networks(), st.integers(1, 3), st.booleans(), st.booleans())
+def test_random_networks(network, batch, reuse, many):
     net, shape, levels, rng = network
-    _check(net, _packed(rng, (batch, *shape), levels), reuse)
+    with threads(many):
+        _check(net, _packed(rng, (batch, *shape), levels), reuse)
 
 
 @pytest.mark.parametrize("levels", _ACTIVATIONS, ids=lambda levels: f"{min(levels)} to {max(levels)}, {len(levels)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def _array(path: Path) -> Any:
     """Return the one array of a file; bools are packed."""
     if path.suffix != ".npy":
         value = load(path)
-        if isinstance(value, dict) and "norms" in value:
+        if isinstance(value, dict) and value.keys() == {field.name for field in fields(RotatedRows)}:
             return RotatedRows(**value)
         if not isinstance(value, QuantArray):
             raise ValueError(f"{path}: search needs a file of one packed array, got {type(value).__name__}")

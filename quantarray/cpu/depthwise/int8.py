@@ -1,5 +1,7 @@
 """Depthwise convolution of integers whose codes become bytes first: `docs/kernels/depthwise.md`."""
 
+from functools import partial
+
 import numpy as np
 
 from ..epilogue.finish import Lanes, flips_and_lanes, store, target
@@ -39,7 +41,7 @@ def _run(kernel, x, w, plan, rest):
     threads.run(kernel, (x, w, plan, *rest), rows, workers, parts)
 
 
-@Kernel
+@partial(Kernel, of_bytes=True)
 def _codes_range(x, w, plan, cuts, words, begin, end):
     codes, pairs, seen = _buffers(plan, w)
     rows, done, row = len(plan.seen), 0, begin
@@ -59,7 +61,7 @@ def _codes_range(x, w, plan, cuts, words, begin, end):
         row += stop - top
 
 
-@Kernel
+@partial(Kernel, of_bytes=True)
 def _sums_range(x, w, plan, finish, values, words, begin, end):
     to, extra = target(finish, values, words), finish.extra
     codes, pairs, seen = _buffers(plan, w)

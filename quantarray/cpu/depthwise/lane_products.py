@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..epilogue.ranks import BLENDED, bisect, limits_of
+from ..epilogue.ranks import BLENDED, are_bytes, bisect, limits_of
 from ..llvm.vectors import I8, I16, I32, I64, const, lanes_of, place_of, pointer, slot_of, splat
 from .pairs import BITS, CHANNELS, add_pairs
 
@@ -75,8 +75,7 @@ def row_codes(
         limits = pointer(context, builder, signature, args, 9, args[10])
         law = pointer(context, builder, signature, args, 11, builder.mul(args[12], const(2)))
         down, used = (builder.load(builder.gep(law, [const(i)])) for i in range(2))
-        single = builder.icmp_signed("==", thresholds, const(1))
-        as_bytes = builder.and_(builder.icmp_signed("==", planes, const(1)), builder.not_(single))
+        single, as_bytes = builder.icmp_signed("==", thresholds, const(1)), are_bytes(builder, planes, thresholds)
         nth = builder.select(as_bytes, builder.mul(args[12], const(CHANNELS // 8)), args[12])
         out = pointer(context, builder, signature, args, 13, builder.add(builder.mul(args[14], words), nth))
         apart, of_kind = builder.mul(out_rows, words), builder.mul(thresholds, width)
@@ -122,16 +121,21 @@ def row_codes(
                         with builder.if_else(as_bytes) as (in_bytes, in_planes):
                             with in_bytes:
                                 builder.store(code, builder.bitcast(row, code.type.as_pointer()), align=8)
-                            with in_planes, cgutils.for_range(builder, planes) as plane:
-                                bit = builder.trunc(builder.shl(const(1), plane.index), I8)
-                                mask = builder.and_(code, splat(builder, bit, CHANNELS))
-                                mask = builder.icmp_unsigned("!=", mask, ir.Constant(mask.type, None))
-                                place = builder.gep(row, [builder.mul(plane.index, apart)])
-                                builder.store(builder.bitcast(mask, I64), place)
+                            with in_planes:
+                                _store_planes(builder, code, planes, row, apart)
 
         _each_group(context, builder, signature, args, compare, begin, end)
 
     return signature, codegen
+
+
+def _store_planes(builder, code, planes, row, apart):
+    """Store the planes of 64 codes, `apart` words from each other."""
+    with cgutils.for_range(builder, planes) as plane:
+        bit = builder.trunc(builder.shl(const(1), plane.index), I8)
+        mask = builder.and_(code, splat(builder, bit, CHANNELS))
+        mask = builder.icmp_unsigned("!=", mask, ir.Constant(mask.type, None))
+        builder.store(builder.bitcast(mask, I64), builder.gep(row, [builder.mul(plane.index, apart)]))
 
 
 def _byte_mask(builder, bits):

@@ -100,7 +100,7 @@ def _storing(builder, flip, valid, channel, words, planes, between, held):
 
     A plane of bytes where there is one plane for several.
     """
-    as_bytes = builder.and_(builder.icmp_signed("==", held, const(1)), builder.icmp_signed(">", planes, const(1)))
+    as_bytes = are_bytes(builder, held, planes)
     lanes = ir.VectorType(I8, LANES)
     codes = builder.bitcast(builder.gep(builder.bitcast(words, I8.as_pointer()), [channel]), lanes.as_pointer())
     used = builder.sub(builder.shl(const(1), valid), const(1))
@@ -129,6 +129,11 @@ def _storing(builder, flip, valid, channel, words, planes, between, held):
                     add(builder.gep(place, [const(1)]), builder.lshr(bits, builder.sub(const(64), shift)))
 
     return store
+
+
+def are_bytes(builder, planes, several):
+    """Return whether codes are stored as bytes: in one plane, where there are several thresholds, or bits of a code."""
+    return builder.and_(builder.icmp_signed("==", planes, const(1)), builder.icmp_signed(">", several, const(1)))
 
 
 def limits_of(builder, limits, apart, planes, vector):

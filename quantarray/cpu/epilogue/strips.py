@@ -1,6 +1,6 @@
 """Store sums of neighbouring pixels of one border class as codes, by 32 channels."""
 
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from llvmlite import ir
@@ -9,9 +9,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.vectors import F32, I8, I32, I64, LANES, const, full, joined, own_function, place_of, pointer, splat
-from ..llvm.views import flat
-from ..runtime.jit import inner
-from .ranks import BLENDED, NEAR, bisect, corrected, limits_of, shape_of
+from ..llvm.views import View, flat
+from ..runtime.jit import inline, inner
+from .ranks import BLENDED, NEAR, are_bytes, bisect, corrected, limits_of, shape_of
 
 _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in registers
 
@@ -40,6 +40,7 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
         planes, rows, row_words = shape_of(context, builder, signature, args, 11)
         pixels, flips, used, step, channel, apart = (args[i] for i in (2, 7, 8, 9, 10, 13))
         vector, plane = full(dots.type.pointee), builder.mul(rows, row_words)
+        as_bytes = are_bytes(builder, planes, count)
 
         def load(data, lane):
             return builder.load(place_of(builder, data, lane, vector), align=4)
@@ -60,30 +61,30 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
             turned, inside = (
                 [byte_masks(builder, mask, first, vector.count) for first in firsts] for mask in (flips, used)
             )
+
+            def put_planes(pixel, masks):
+                for j, parts in enumerate(zip(*masks, strict=True), 1):
+                    word = builder.add(builder.mul(pixel, apart), builder.mul(plane, const(number - j)))
+                    word = builder.bitcast(builder.gep(words, [word]), bits.as_pointer())
+                    mask = builder.and_(builder.xor(joined(parts, bits), flip), use)
+                    builder.store(mask, builder.gep(word, [nth]))
+
+            def put_bytes(pixel, masks):
+                row = builder.bitcast(builder.gep(words, [builder.mul(pixel, apart)]), I8.as_pointer())
+                for first, of_lanes, *ends in zip(firsts, masks, turned, inside, strict=True):
+                    code = code_bytes(builder, of_lanes, *ends)
+                    place = place_of(builder, row, builder.add(channel, const(first)), code.type)
+                    builder.store(code, place, align=1)
+
             with cgutils.for_range(builder, pixels) as pixel:
                 row = builder.gep(dots, [builder.mul(pixel.index, const(LANES))])
                 sums = [builder.add(one, scale(load(row, first))) for one, first in zip(fixed, firsts, strict=True)]
                 masks = [bisect(builder, *pair, ir.IRBuilder.icmp_signed) for pair in zip(sums, least, strict=True)]
-                if number > 1:
-                    after = builder.append_basic_block()
-                    as_bytes, as_planes = builder.append_basic_block(), builder.append_basic_block()
-                    builder.cbranch(builder.icmp_signed("==", planes, const(1)), as_bytes, as_planes)
-                    builder.position_at_end(as_bytes)
-                    row = builder.bitcast(builder.gep(words, [builder.mul(pixel.index, apart)]), I8.as_pointer())
-                    for first, of_lanes, *ends in zip(firsts, masks, turned, inside, strict=True):
-                        code = code_bytes(builder, of_lanes, *ends)
-                        place = place_of(builder, row, builder.add(channel, const(first)), code.type)
-                        builder.store(code, place, align=1)
-                    builder.branch(after)
-                    builder.position_at_end(as_planes)
-                for j, parts in enumerate(zip(*masks, strict=True), 1):
-                    word = builder.add(builder.mul(pixel.index, apart), builder.mul(plane, const(number - j)))
-                    word = builder.bitcast(builder.gep(words, [word]), bits.as_pointer())
-                    mask = builder.and_(builder.xor(joined(parts, bits), flip), use)
-                    builder.store(mask, builder.gep(word, [nth]))
-                if number > 1:
-                    builder.branch(after)
-                    builder.position_at_end(after)
+                with builder.if_else(as_bytes) as (in_bytes, in_planes):
+                    with in_bytes:
+                        put_bytes(pixel.index, masks)
+                    with in_planes:
+                        put_planes(pixel.index, masks)
 
         def put(scale):
             firsts = range(0, LANES, vector.count)
@@ -119,6 +120,21 @@ def code_bytes(builder, masks, flips, used):
         code = builder.or_(code, builder.select(mask, bit, none))
     every = ir.Constant(flips.type, [(1 << len(masks)) - 1] * count)
     return builder.and_(builder.xor(code, builder.and_(flips, every)), used)
+
+
+@inline
+def are_in_strips(to, singles):
+    """Return True where codes of a `Target` are stored by `put_codes`; singles are `single_lines`."""
+    return to.words.size > 0 and to.plain and (to.thresholds.shape[0] < 1 << BLENDED or singles.size > 0)
+
+
+@inline
+def put_codes(sums, pixels, extra, limits, singles, step, channel, words):
+    """Store codes by `put_strip`, or by lines where there are some; sums are `Rows` of 32 int32 side by side."""
+    if singles.size:
+        put_strip_by_lines(sums, pixels, extra, limits, singles, step, channel, words)
+    else:
+        put_strip(View(sums.data, sums.at), pixels, extra, limits, step, channel, words)
 
 
 @inner
@@ -158,7 +174,7 @@ def put_strip_by_lines(typingctx, dots, pixels, extra, limits, singles, step, ch
         )
         held, rows, row_words = shape_of(context, builder, signature, args, 13)
         count, apart = shape_of(context, builder, signature, args, 6)
-        planes, as_bytes = builder.ctpop(count), builder.icmp_signed("==", held, const(1))
+        planes, as_bytes = builder.ctpop(count), are_bytes(builder, held, count)
         next_row, pixels, flips, used, step, channel, next_pixel = (args[i] for i in (2, 3, 8, 9, 11, 12, 15))
         offset = builder.select(as_bytes, channel, builder.udiv(channel, const(8)))
         first = builder.bitcast(builder.gep(builder.bitcast(words, I8.as_pointer()), [offset]), I32.as_pointer())
@@ -195,27 +211,14 @@ def _by_lines(module):
     every = builder.sub(builder.shl(const(1), planes), const(1))
     turned = builder.and_(turned, splat(builder, builder.trunc(every, I8), LANES))
     flips, used = (builder.trunc(mask, I32) for mask in (flips, used))
-    half, zero = ir.Constant(floats, [0.5] * sums.count), ir.Constant(floats, [0.0] * sums.count)
     times = splat(builder, builder.trunc(step, I32), sums.count)
-
-    def near(value, line):
-        """Return (rank, z - 0.5, whether a threshold has to tell) of each lane."""
-        slope, shift, least, most, right = line
-        z = builder.fadd(builder.fmul(builder.sitofp(value, floats), slope), shift)
-        z = builder.select(builder.fcmp_ordered("<", z, least), least, z)
-        z = builder.select(builder.fcmp_ordered(">", z, most), most, z)
-        rank = builder.fptosi(z, sums)
-        below = builder.fsub(z, half)
-        off = builder.fsub(below, builder.sitofp(rank, floats))
-        off = builder.select(builder.fcmp_ordered("<", off, zero), builder.fsub(zero, off), off)
-        return rank, below, builder.fcmp_ordered(">", off, right)
 
     with cgutils.for_range(builder, pixels) as pixel:
         row = builder.gep(dots, [builder.mul(pixel.index, next_row)])
         values = [
             builder.add(one, builder.mul(load(row, lane, sums), times)) for one, lane in zip(fixed, firsts, strict=True)
         ]
-        ranks, lower, unsure = zip(*map(near, values, lines), strict=True)
+        ranks, lower, unsure = zip(*map(partial(_near, builder), values, lines), strict=True)
         some = builder.bitcast(reduce(builder.or_, unsure), ir.IntType(sums.count))
         sure, checked, then = builder.block, builder.append_basic_block(), builder.append_basic_block()
         builder.cbranch(builder.icmp_unsigned("!=", some, some.type(0)), checked, then)
@@ -235,26 +238,42 @@ def _by_lines(module):
         codes = builder.trunc(joined(builder, merged), ir.VectorType(I8, LANES))
         word = builder.bitcast(words, I64.as_pointer())
         word = builder.gep(word, [builder.mul(pixel.index, next_pixel)])
-        in_bytes, in_planes, done = (builder.append_basic_block() for _ in range(3))
-        builder.cbranch(as_bytes, in_bytes, in_planes)
-        builder.position_at_end(in_bytes)
-        place = place_of(builder, builder.bitcast(word, I8.as_pointer()), 0, codes.type)
-        builder.store(builder.and_(builder.xor(codes, turned), inside), place, align=1)
-        builder.branch(done)
-        builder.position_at_end(in_planes)
-
-        def put(j):
-            bit = builder.and_(codes, splat(builder, I8(1 << j), LANES))
-            mask = builder.bitcast(builder.icmp_unsigned("!=", bit, bit.type(None)), I32)
-            place = builder.bitcast(builder.gep(word, [builder.mul(plane, const(j))]), whole)
-            builder.store(builder.and_(builder.xor(mask, flips), used), place)
-
-        for j in range(BLENDED):
-            put(j)
-        for j in range(BLENDED, 8):
-            with builder.if_then(builder.icmp_signed(">", planes, const(j)), likely=True):
-                put(j)
-        builder.branch(done)
-        builder.position_at_end(done)
+        with builder.if_else(as_bytes) as (in_bytes, in_planes):
+            with in_bytes:
+                place = place_of(builder, builder.bitcast(word, I8.as_pointer()), 0, codes.type)
+                builder.store(builder.and_(builder.xor(codes, turned), inside), place, align=1)
+            with in_planes:
+                _put_planes(builder, codes, flips, used, word, plane, planes)
     builder.ret_void()
     return function
+
+
+def _near(builder, value, line):
+    """Return (rank, z - 0.5, whether a threshold has to tell) of each lane."""
+    slope, shift, least, most, right = line
+    sums, floats = value.type, slope.type
+    half, zero = (ir.Constant(floats, [number] * floats.count) for number in (0.5, 0.0))
+    z = builder.fadd(builder.fmul(builder.sitofp(value, floats), slope), shift)
+    z = builder.select(builder.fcmp_ordered("<", z, least), least, z)
+    z = builder.select(builder.fcmp_ordered(">", z, most), most, z)
+    rank = builder.fptosi(z, sums)
+    below = builder.fsub(z, half)
+    off = builder.fsub(below, builder.sitofp(rank, floats))
+    off = builder.select(builder.fcmp_ordered("<", off, zero), builder.fsub(zero, off), off)
+    return rank, below, builder.fcmp_ordered(">", off, right)
+
+
+def _put_planes(builder, codes, flips, used, word, plane, planes):
+    """Store the planes of codes of 32 lanes, each `plane` words after the one before: BLENDED of them or more."""
+
+    def put(j):
+        bit = builder.and_(codes, splat(builder, I8(1 << j), LANES))
+        mask = builder.bitcast(builder.icmp_unsigned("!=", bit, bit.type(None)), I32)
+        place = builder.bitcast(builder.gep(word, [builder.mul(plane, const(j))]), I32.as_pointer())
+        builder.store(builder.and_(builder.xor(mask, flips), used), place)
+
+    for j in range(BLENDED):
+        put(j)
+    for j in range(BLENDED, 8):
+        with builder.if_then(builder.icmp_signed(">", planes, const(j)), likely=True):
+            put(j)

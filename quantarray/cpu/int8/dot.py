@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..epilogue.finish import finish_tile, flips_and_lanes, target
-from ..epilogue.ranks import BLENDED
-from ..epilogue.strips import put_strip, put_strip_by_lines, single_lines
+from ..epilogue.strips import are_in_strips, put_codes, single_lines
 from ..llvm.vectors import LANES, TILE
 from ..llvm.views import ByteWeights, Limits, Planes, Rows, RunSpan, TileSpan, View
 from ..popcount.affine import Added
@@ -125,14 +124,11 @@ def _put_tile(totals, total, i, lanes, places, added, singles, to):
         while p + count < size and places.rows[i, p + count] == row + count:
             count += 1
         sums, words = Rows(totals, (total + p) * LANES, LANES), Rows(to.words, row * apart, apart)
-        if singles.size:
-            put_strip_by_lines(sums, count, extra, limits, singles, added.step, lanes.channel, words)
-        else:
-            put_strip(View(totals, sums.at), count, extra, limits, added.step, lanes.channel, words)
+        put_codes(sums, count, extra, limits, singles, added.step, lanes.channel, words)
         p += count
 
 
-@partial(Kernel, takes=True)
+@partial(Kernel, takes=True, of_bytes=True)
 def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
     w, plan, finish = prepared
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
@@ -155,9 +151,8 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
         totals = empty_lines(PAIR * BAND * TILE, np.int32)
         firsts, spans = whole_spans(plan, length, stretches)
     to, singles = target(finish, values, words), single_lines(finish.lines)
-    in_strips = words.size > 0 and to.plain and (to.thresholds.shape[0] < 1 << BLENDED or singles.size > 0)
-    in_strips = in_strips and added.along == 0
-    in_strips = in_strips and (w.groups == 1 or w.group_lanes % LANES == 0)  # lanes of a block are of one half word
+    of_half_words = w.groups == 1 or w.group_lanes % LANES == 0  # lanes of a block
+    in_strips = are_in_strips(to, singles) and added.along == 0 and of_half_words
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0

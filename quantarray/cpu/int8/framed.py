@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..epilogue.finish import flips_and_lanes, store_tile, target
-from ..epilogue.ranks import BLENDED
-from ..epilogue.strips import put_strip, put_strip_by_lines, single_lines
+from ..epilogue.strips import are_in_strips, put_codes, single_lines
 from ..llvm.vectors import LANES, TILE
 from ..llvm.views import ByteWeights, Limits, Rows, RunSpan, View
 from ..popcount.affine import Added
@@ -126,15 +125,11 @@ def _put_band(totals, total, band, lanes, plan, added, singles, to):
             first, last, position, pixel = strips_of(plan, band, row, image)
             for strip in range(first, last):
                 column, count, kind = plan.strips[strip, 0], plan.strips[strip, 1], plan.strips[strip, 2]
-                dots = View(totals, (total + position + column) * LANES)
+                sums = Rows(totals, (total + position + column) * LANES, LANES)
                 extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
                 words = Rows(to.words, (pixel + column) * apart, apart)
                 limits = Limits(to.thresholds, lanes.at, flips, used)
-                if singles.size:
-                    sums = Rows(totals, dots.at, LANES)
-                    put_strip_by_lines(sums, count, extra, limits, singles, added.step, lanes.channel, words)
-                else:
-                    put_strip(dots, count, extra, limits, added.step, lanes.channel, words)
+                put_codes(sums, count, extra, limits, singles, added.step, lanes.channel, words)
 
 
 @inline
@@ -155,7 +150,7 @@ def _store_band(sums, band, lanes, plan, added, tile, places, to):
                     store_tile(tile, 0, 0, lanes, places.rows, min(TILE, column + count - p), to)
 
 
-@partial(Kernel, takes=True)
+@partial(Kernel, takes=True, of_bytes=True)
 def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
     w, plan, finish = prepared
     base, unit, _, step = bytes_of_levels(w.terms)
@@ -175,8 +170,7 @@ def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
     places, to = empty_places(1), target(finish, values, words)
     places.origins[...] = 0
     singles = single_lines(to.lines)
-    several = to.words.size > 0 and to.plain and (to.thresholds.shape[0] < 1 << BLENDED or singles.size > 0)
-    in_strips = to.thresholds.shape[0] == 1 or several
+    in_strips = are_in_strips(to, singles)
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = next_band(plan, x.images, low, end)

@@ -7,23 +7,18 @@ for several bits. A plan of a network decides it (`quantarray/nn/plan/stored_byt
 import numpy as np
 
 from ...kernels.operands import Cuts, Left
-from ..depthwise.int8 import _codes_range, _sums_range
 from ..epilogue.finish import codes_are_ranks
 from .amx_unit import UNIT
-from .dot import _dot_range
-from .framed import _framed_range
 from .winograd import _winograd_range, small_bytes_of_levels
 
 # Planes: of fewer, storing and expanding them takes no longer than more memory does. Of 4, bytes gained 12 % of a
 # network without a matrix unit, and lost 2 % with one
 LEAST = 4 if UNIT is None else 5
-_PRODUCTS = _dot_range, _framed_range, _winograd_range
-_KERNELS = *_PRODUCTS, _codes_range, _sums_range
 
 
 def codes_read(kernel, arguments, held):
     """Return the words of codes that a launch of a kernel may read as bytes; None where it may not."""
-    if kernel not in _KERNELS:
+    if not kernel.of_bytes:
         return None
     if kernel is _winograd_range and small_bytes_of_levels.py_func(held.arguments[0].w.terms)[2]:
         return None  # it counts the bits of pixels
@@ -35,9 +30,9 @@ def codes_read(kernel, arguments, held):
 
 def codes_written(kernel, arguments, held):
     """Return the words of codes that a launch of a kernel may write as bytes; None where it may not."""
-    if kernel not in _KERNELS or arguments[-1].ndim != 3 or arguments[-1].shape[0] < LEAST:
+    if not kernel.of_bytes or arguments[-1].ndim != 3 or arguments[-1].shape[0] < LEAST:
         return None
-    if kernel in _PRODUCTS:
+    if kernel.takes:  # a product, of what is held
         w, _, last = held.arguments[0]
         fits = w.groups == 1
     else:

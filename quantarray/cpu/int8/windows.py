@@ -1,8 +1,8 @@
 """Bring the left operand of dot products as byte blocks: the windows of a band of tiles, in a buffer that stays in L2.
 
 Planes of bits are expanded in place, so that overlapping windows share their bytes; codes that are stored as bytes are
-multiplied where they are. Arrays that come as bytes mostly
-have few channels: their windows are copied side by side, without the gaps that whole words would leave.
+multiplied where they are. Arrays that come as bytes mostly have few channels: their windows are copied side by side,
+without the gaps that whole words would leave.
 """
 
 from typing import NamedTuple

@@ -225,7 +225,7 @@ def _place_results(plan, low, band, width, fixed, results):
             results[s, p] = -1 if row < 0 else image * plan.image_rows + row
 
 
-@partial(Kernel, takes=True)
+@partial(Kernel, takes=True, of_bytes=True)
 def _winograd_range(prepared, starts, x, values, words, dealt, worker):
     w, plan, finish = prepared
     base, unit, shift, step = small_bytes_of_levels(w.terms)

@@ -85,12 +85,13 @@ class Kernel:
     """A function that does the tasks first .. last, its last two arguments, and returns nothing.
 
     One that `jit.kernel` has compiled already is taken as it is. If it `takes` its tasks, these arguments are what
-    `next_task` needs.
+    `next_task` needs. If it is `of_bytes`, codes of its left operand and of its result may be stored as bytes
+    (`cpu/int8/stored_bytes.py`).
     """
 
-    def __init__(self, function, takes=False):
+    def __init__(self, function, takes=False, of_bytes=False):
         self.compiled = function if hasattr(function, "py_func") else kernel(function)
-        self.takes = int(takes)
+        self.takes, self.of_bytes = int(takes), of_bytes
         self.versions = {}
         self.signatures = []  # of the versions
 

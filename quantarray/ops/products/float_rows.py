@@ -74,7 +74,7 @@ def product(
         elif form == ROUNDED:
             y = _by_values(rounded(op, rows, quantize_x), w)
         elif form == WORDS:
-            y = by_words(*codes_of(op, rows), w, *(in_place(w) or ()))
+            y = by_words(*codes_of(op, rows), w)
         else:
             y = by_codes(op, rows, w, quantize_x, integers)
         if shift is not None:
@@ -124,7 +124,7 @@ def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> 
     if w.dtype.kind == "table" or w.group is not None:  # integers by tables, or by each group, took 1000 times as long
         return ROUNDED
     few = quantize_x == "row" and rows <= FEW and has_kernel(device, "byte_row_product")
-    return WORDS if few and in_place(w) is not None else INTEGERS
+    return WORDS if few and is_in_place(w) else INTEGERS
 
 
 def _is_even(w: QuantArray) -> bool:
@@ -247,18 +247,14 @@ def _check_finite(op: str, x: Array, wrong: Any) -> None:
         )
 
 
-def in_place(w: QuantArray) -> tuple[int, int] | None:
-    """Return the base and step of the levels of w, if `byte_row_product` takes it: levels evenly spaced, the same
-    constants along a row; else None."""
+def is_in_place(w: QuantArray) -> bool:
+    """Return True if `byte_row_product` takes w: levels evenly spaced, the same constants along a row."""
     spaced = w.dtype.kind == "uniform" or w.dtype.step is not None
-    if w.group is not None or not 0 < w.shape[1] <= _LONGEST or not spaced:
-        return None
-    first, apart = w.dtype._term_rows[0, 2:].tolist()
-    return first, apart
+    return w.group is None and 0 < w.shape[1] <= _LONGEST and spaced
 
 
-def by_words(codes: Array, scale: Array, w: QuantArray, first: int, apart: int) -> Array:
-    """Compute what `by_codes` does from the words of w, of the levels of `in_place`: no layout of them is held.
+def by_words(codes: Array, scale: Array, w: QuantArray) -> Array:
+    """Compute what `by_codes` does from the words of w, if it `is_in_place`: no layout of them is held.
 
     The words are read again for each FEW rows.
     """
@@ -267,6 +263,7 @@ def by_words(codes: Array, scale: Array, w: QuantArray, first: int, apart: int) 
         np.empty(0, np.float32) if a is None else contiguous(np.broadcast_to(a.reshape(-1), w.shape[0]))
         for a in (w.scale, w.offset)
     )
+    first, apart = w.dtype._term_rows[0, 2:].tolist()
     operands = w.words.reshape(w.bits, w.shape[0], w.words.shape[-1]), first, apart, *constants
     scales = scale.reshape(-1)
     for row in range(0, len(codes), FEW):

@@ -61,13 +61,11 @@ def operands(op: str, queries: Any, database: Any, metric: Metric) -> tuple[Any,
 def _of_rotated(op: str, queries: Any, database: rabitq.RotatedRows, metric: Metric) -> Array:
     """Return queries of floats for rotated rows."""
     if metric.name not in rabitq.METRICS:
+        cosine = "the dot product of rows and queries of length 1 is their cosine"
+        fix = cosine if metric.name == "cosine" else 'pass metric="l2" or "dot"'
         raise ValueError(
             f"{op}: rows of RaBitQ have estimates of {' and '.join(rabitq.METRICS)} alone, got metric {metric.name!r}; "
-            + (
-                "the dot product of rows and queries of length 1 is their cosine"
-                if metric.name == "cosine"
-                else 'pass metric="l2" or "dot"'
-            )
+            f"{fix}"
         )
     if isinstance(queries, QuantArray) or checks.is_bool(queries) or is_on_gpu(queries):
         raise TypeError(f"{op}: queries of rotated rows must be floats on the CPU, got {checks.kind(queries)}")
@@ -84,9 +82,7 @@ def _dense(op: str, queries: Any, hint: str) -> Array:
     a = checks.numbers(op, "queries", queries)
     if a.dtype not in _DENSE:
         raise TypeError(f"{op}: queries must be packed, or floats, int8 or uint8, got {a.dtype}{hint}")
-    if a.dtype.kind != "f":
-        return a
-    return _rounded(op, a)
+    return _rounded(op, a) if a.dtype.kind == "f" else a
 
 
 def _rounded(op: str, queries: Array) -> Array:
@@ -112,14 +108,15 @@ def _check_laws(op: str, queries: QuantArray, database: QuantArray, metric: Metr
 
 
 def _check_groups(op: str, queries: Any, database: QuantArray, metric: Metric) -> None:
-    """Refuse packed or int8 queries where constants change within a word of elements."""
+    """Refuse integer products of arrays in groups that are no multiple of a word."""
+    floats = not isinstance(queries, QuantArray) and queries.dtype.kind == "f"
+    if floats and metric.quantize_queries is None:
+        return
     for name, q in (("queries", queries), ("database", database)):
-        small = isinstance(q, QuantArray) and q.group is not None and q.group % WORD_BITS and q.group < q.shape[-1]
-        floats = name == "database" and not isinstance(queries, QuantArray) and queries.dtype.kind == "f"
-        if small and not (floats and metric.quantize_queries is None):
+        if isinstance(q, QuantArray) and q.group is not None and q.group % WORD_BITS and q.group < q.shape[-1]:
             fix = "leave quantize_queries out" if floats else "pass queries as floats, as queries.dequantize() does"
-            got = f"{name} with a constant for each {q.group} elements"
-            raise ValueError(f"{op}: constants change each multiple of {WORD_BITS} elements, got {got}; {fix}")
+            needed = f"groups of a multiple of {WORD_BITS} elements where queries are integers"
+            raise ValueError(f"{op}: {name} must have {needed}, got {q.group}; {fix}")
 
 
 def packed_bytes(name: str, value: Any, other: Any) -> str:

@@ -126,10 +126,9 @@ def _product_with(op: str, queries: Any, database: QuantArray, quantize_queries:
         )  # fmt: skip
     codes, scale = float_rows.codes_of(op, queries, float_rows.TINY) if floats else (queries, None)
     if 0 < len(codes) <= _FEW and len(database) and codes.dtype == np.int8:
-        plain = float_rows.in_place(database)
-        if plain is not None and not (database.scale is None and scale is None):
+        if float_rows.is_in_place(database) and not (database.scale is None and scale is None):
             divisors = np.ones((len(codes), 1), np.float32) if scale is None else scale
-            return Product(lambda rows: float_rows.by_words(codes, divisors, rows, *plain))
+            return Product(lambda rows: float_rows.by_words(codes, divisors, rows))
     whole = from_dense(codes, 1)
     return Product(lambda rows: linear(rows, whole).T, None if scale is None else scale[:, 0].astype(np.float64))
 

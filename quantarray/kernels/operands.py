@@ -167,7 +167,7 @@ class Finish(NamedTuple):
     thresholds: Array  # of extra's dtype or float64 [T lanes]: a code counts those below the value; NaN is below all
     flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
     toggles: Array  # uint64[T + 1 planes], all ones or none: bits of code 0, then those that change at each threshold
-    lines: Array  # float64[4, 5 or 9 lanes] of `rank_lines.py`: lines of ranks, for 15 thresholds or more; or empty
+    lines: Array  # float64[4, 5 or 9 lanes] of `rank_lines.py`: lines of ranks, for 7 thresholds or more; or empty
 
 
 class Shortcut(NamedTuple):
@@ -202,6 +202,8 @@ class Cuts(NamedTuple):
 
     limits: Array  # [classes T lanes]: sums above it pass a threshold
     lanes: Array  # uint64[words 2]: bits of the channels whose codes count thresholds that are not passed, and of all
+    lines: Array  # float32[classes 2 lanes], or empty: slope and shift of a sum whose whole part, clipped, is the code
+    ends: Array  # uint8[classes 2 lanes], or empty: the least and the greatest code of that
 
 
 class Search(NamedTuple):

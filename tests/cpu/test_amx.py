@@ -81,7 +81,7 @@ def test_rows(blocks, data):
 @njit
 def put(dots, dot, pixels, extra, at, thresholds, lane, step, flips, used, channel, words, place, apart):
     limits = Limits(thresholds, lane, flips, used)
-    put_strip(View(dots, dot), pixels, View(extra, at), limits, step, channel, Rows(words, place, apart))
+    put_strip(Rows(dots, dot, LANES), pixels, View(extra, at), limits, step, channel, Rows(words, place, apart))
 
 
 @pytest.mark.parametrize("planes", range(1, BLENDED + 1))

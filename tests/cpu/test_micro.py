@@ -334,7 +334,9 @@ def dotted(name):
     @njit
     def dot(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total):
         columns = ByteWeights(weights, weight, apart, blocks)
-        dot_tile(codes, View(places, place), columns, RunSpan(spans, first, last), fresh, View(totals, total))
+        dot_tile(
+            codes, View(places, place), columns, RunSpan(spans, first, last), fresh, Rows(totals, total, TILE * LANES)
+        )
 
     return dot
 

@@ -36,7 +36,8 @@ def _thresholds(rng, channels, levels, reach):
 
 
 def _layer(rng, channels, before, after, sides):
-    """Return a convolution, its outputs and the sides of its images: dense, in two groups of whole words, or depthwise.
+    """Return layers, their outputs and the sides of their images: a convolution, dense, in two groups of whole words,
+    or depthwise; its thresholds may be a layer of their own.
 
     Windows may be larger along one axis, and padded where they are of one pixel.
     """
@@ -46,14 +47,16 @@ def _layer(rng, channels, before, after, sides):
     pads = [tuple(rng.integers(0, 2, 2).tolist()) for _ in size]
     spans = [n + sum(pad) - dilation * (k - 1) - 1 for n, pad, k in zip(sides, pads, size, strict=True)]
     if min(spans) < 0:
-        return None, channels, sides
+        return [], channels, sides
     groups = channels if depthwise else 2 if channels == 128 and rng.random() < 0.5 else 1
     outputs = channels if depthwise else int(rng.choice([2, 16, 34, 64, 100, 128]))
     w = _packed(rng, (outputs, *size, channels // groups), levels, axis=0 if depthwise else -1)
     most = max(map(abs, before)) * max(map(abs, levels))
     law = _thresholds(rng, outputs, after, most * int(1 + np.sqrt(size[0] * size[1] * channels // groups)))
     options = {"padding": tuple(pads), "stride": stride, "dilation": dilation, "groups": groups}
-    return qa.nn.Conv2d(w, requantize=law, **options), outputs, [n // stride + 1 for n in spans]
+    alone = rng.random() < 0.3
+    layers = [qa.nn.Conv2d(w, requantize=None if alone else law, **options), *[qa.nn.Threshold(law)] * alone]
+    return layers, outputs, [n // stride + 1 for n in spans]
 
 
 @st.composite
@@ -66,10 +69,9 @@ def _networks(draw):
     layers = []
     for _ in range(draw(st.integers(2, 4))):
         after = draw(st.sampled_from(_ACTIVATIONS))
-        layer, channels, sides = _layer(rng, channels, before, after, sides)
-        if layer is not None:
-            layers.append(layer)
-            before = after
+        more, channels, sides = _layer(rng, channels, before, after, sides)
+        layers += more
+        before = after if more else before
     assume(layers)
     return qa.nn.Sequential(layers), (*shape, first), levels, rng
 
@@ -143,3 +145,17 @@ def test_planes_stay_where_others_read_them(stored):
     ]
     _check(qa.nn.Sequential(layers), _packed(rng, (2, 16, 16, 64), range(16)))
     assert not stored
+
+
+@pytest.mark.parametrize("bits", range(2, 8))
+def test_blocks_with_shortcuts(stored, bits):
+    """Codes of sums and of chains, which the next convolution reads as bytes."""
+    net = qa.nn.models.dorefa_mobilenet_v2(bits=bits, size=32, classes=10, seed=bits)
+    prepared = net.prepared()
+    for batch in 1, 2:
+        x = np.random.default_rng(batch).integers(0, 256, (batch, 3, 32, 32), np.uint8)
+        expected = net(x)
+        for _ in range(3):
+            assert np.array_equal(prepared(x), expected)
+    if bits in (3, 4) and isa.NAME not in ("portable", "neon"):  # of 2 bits are counted
+        assert stored["epilogue.threshold"] > 0 and stored["epilogue.elementwise"] > 0

@@ -56,7 +56,7 @@ def _codes_range(x, w, plan, cuts, words, begin, end):
                 taps = _see(w, plan, i, begins, seen)
                 row_codes(
                     pairs, plan.step * PAIRS, columns, seen, taps, w.values, word * PAIRS, plan.kinds, i * columns,
-                    cuts.limits, word * CHANNELS, cuts.lanes, word, words, (image * rows + i) * columns,
+                    cuts, word * CHANNELS, word, words, (image * rows + i) * columns,
                 )  # fmt: skip
         row += stop - top
 

@@ -6,7 +6,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..epilogue.ranks import BLENDED, are_bytes, bisect, limits_of
-from ..llvm.vectors import I8, I16, I32, I64, const, lanes_of, place_of, pointer, slot_of, splat
+from ..epilogue.strips import byte_of, on_line, unsigned_extreme
+from ..llvm.vectors import F32, I8, I16, I32, I64, const, joined, lanes_of, place_of, pointer, slot_of, splat
+from ..llvm.views import flat
 from .pairs import BITS, CHANNELS, add_pairs
 
 PIXELS = 4 if BITS == 512 else 2  # for which a tap's numbers are read once
@@ -52,38 +54,40 @@ def row_sums(
 
 
 @intrinsic
-def row_codes(
-    typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, limits, lane, lanes, word, out, row
-):  # fmt: skip
-    """out[.., row + p, word] = codes of 64 channels l, those of lanes[word, 1]: the number of t with
+def row_codes(typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, cuts, lane, word, out, row):
+    """out[.., row + p, word] = codes of 64 channels l, those of lanes[word, 1] of `Cuts`: the number of t with
 
         total[p, l] > limits[kinds[first + p], t, lane + l]
 
-    and the total that `row_sums` has; the number of all others where bits of lanes[word, 0] are ones. limits int16 or
-    int32 [kinds T lanes], as wide as totals; lanes uint64[words 2], out uint64[planes rows words]; with one plane for
-    several, byte 64 * word + l of a row is the code.
+    and the total that `row_sums` has; the number of all others where bits of lanes[word, 0] are ones. limits are int16
+    or int32, as wide as totals. Where there are lines, a number is their value instead. out uint64[planes rows words];
+    with one plane for several, byte 64 * word + l of a row is the code.
     """
     i64 = types.int64
-    signature = types.void(
-        pairs, i64, i64, seen, i64, values, i64, kinds, i64, limits, i64, lanes, i64, out, i64
-    )  # fmt: skip
+    signature = types.void(pairs, i64, i64, seen, i64, values, i64, kinds, i64, cuts, i64, i64, out, i64)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         (_, thresholds, width), (planes, out_rows, words) = (
-            _shape(context, builder, signature, args, i) for i in (9, 13)
+            _shape(context, builder, signature, args, i) for i in (9, 15)
         )
-        limits = pointer(context, builder, signature, args, 9, args[10])
-        law = pointer(context, builder, signature, args, 11, builder.mul(args[12], const(2)))
+        limits, lines, ends = (pointer(context, builder, signature, args, i, args[13]) for i in (9, 11, 12))
+        law = pointer(context, builder, signature, args, 10, builder.mul(args[14], const(2)))
         down, used = (builder.load(builder.gep(law, [const(i)])) for i in range(2))
         single, as_bytes = builder.icmp_signed("==", thresholds, const(1)), are_bytes(builder, planes, thresholds)
-        nth = builder.select(as_bytes, builder.mul(args[12], const(CHANNELS // 8)), args[12])
-        out = pointer(context, builder, signature, args, 13, builder.add(builder.mul(args[14], words), nth))
+        has_lines = builder.icmp_signed("!=", _shape(context, builder, signature, args, 11)[0], const(0))
+        nth = builder.select(as_bytes, builder.mul(args[14], const(CHANNELS // 8)), args[14])
+        out = pointer(context, builder, signature, args, 15, builder.add(builder.mul(args[16], words), nth))
         apart, of_kind = builder.mul(out_rows, words), builder.mul(thresholds, width)
+        of_line = builder.mul(width, const(2))
         only = [slot_of(builder, const(0)) for _ in range(PIXELS)]
         ranks = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(I8, PIXELS * CHANNELS)), I8.as_pointer())
         turned, inside = (_byte_mask(builder, mask) for mask in (down, used))
         top = builder.trunc(builder.add(thresholds, const(1)), I8)
         top = builder.and_(turned, splat(builder, top, CHANNELS))  # T - rank = ~rank + T + 1
+
+        def put(at, codes):
+            builder.store(codes, place_of(builder, ranks, at, codes.type), align=1)
 
         def begin(members):
             for slot in only:
@@ -95,16 +99,38 @@ def row_codes(
                 with one:
                     for slot, table, totals in zip(only, tables, sums, strict=True):
                         builder.store(builder.or_(builder.load(slot), _above(builder, totals, table, channel)), slot)
-                with more:
-                    columns = [
-                        [builder.gep(table, [const(channel + i * total.type.count)]) for i, total in enumerate(totals)]
-                        for table, totals in zip(tables, sums, strict=True)
-                    ]
-                    for p, of_pixel in enumerate(_ranks(builder, sums, columns, thresholds, width)):
-                        for i, rank in enumerate(of_pixel):
-                            narrow = builder.trunc(rank, ir.VectorType(I8, rank.type.count))
-                            at = p * CHANNELS + channel + i * rank.type.count
-                            builder.store(narrow, place_of(builder, ranks, at, narrow.type), align=1)
+                with more, builder.if_else(has_lines) as (on_lines, searched):
+                    with on_lines:
+                        for p, ((_, kind), totals) in enumerate(zip(members, sums, strict=True)):
+                            row = builder.gep(_row(builder, lines, kind, of_line), [const(channel)])
+                            put(p * CHANNELS + channel, _bytes_on_lines(builder, totals, row, width))
+                    with searched:
+                        columns = [
+                            [
+                                builder.gep(table, [const(channel + i * total.type.count)])
+                                for i, total in enumerate(totals)
+                            ]
+                            for table, totals in zip(tables, sums, strict=True)
+                        ]
+                        for p, of_pixel in enumerate(_ranks(builder, sums, columns, thresholds, width)):
+                            for i, rank in enumerate(of_pixel):
+                                narrow = builder.trunc(rank, ir.VectorType(I8, rank.type.count))
+                                put(p * CHANNELS + channel + i * rank.type.count, narrow)
+
+        def clipped(kind, rank):
+            before = builder.block
+            with builder.if_then(has_lines):
+                row = _row(builder, ends, kind, of_line)
+                least, most = (
+                    builder.load(place_of(builder, one, 0, rank.type), align=1)
+                    for one in (row, builder.gep(row, [width]))
+                )
+                inside = unsigned_extreme(builder, "<", unsigned_extreme(builder, ">", rank, least), most)
+                inner = builder.block
+            result = builder.phi(rank.type)
+            result.add_incoming(rank, before)
+            result.add_incoming(inside, inner)
+            return result
 
         def end(members):
             with builder.if_else(single) as (one, more):
@@ -113,9 +139,10 @@ def row_codes(
                         bits = builder.and_(builder.xor(builder.load(slot), down), used)
                         builder.store(bits, builder.gep(out, [builder.mul(pixel, words)]))
                 with more:
-                    for p, (pixel, _) in enumerate(members):
+                    for p, (pixel, kind) in enumerate(members):
                         place = place_of(builder, ranks, p * CHANNELS, turned.type)
-                        code = builder.xor(builder.load(place, align=1), turned)
+                        rank = clipped(kind, builder.load(place, align=1))
+                        code = builder.xor(rank, turned)
                         code = builder.and_(builder.add(code, top), inside)
                         row = builder.gep(out, [builder.mul(pixel, words)])
                         with builder.if_else(as_bytes) as (in_bytes, in_planes):
@@ -127,6 +154,20 @@ def row_codes(
         _each_group(context, builder, signature, args, compare, begin, end)
 
     return signature, codegen
+
+
+def _bytes_on_lines(builder, totals, line, width):
+    """Return the whole parts of slope * total + shift as bytes; shifts are `width` after the slopes in `line`."""
+    parts = []
+    for i, total in enumerate(_widened(builder, totals)):
+        floats = ir.VectorType(F32, total.type.count)
+        slope, shift = (
+            builder.load(place_of(builder, row, i * floats.count, floats), align=4)
+            for row in (line, builder.gep(line, [width]))
+        )
+        parts.append(byte_of(builder, on_line(builder, total, slope, shift, True), total.type))
+    parts = joined(builder, parts)
+    return builder.trunc(parts, ir.VectorType(I8, parts.type.count))
 
 
 def _store_planes(builder, code, planes, row, apart):

@@ -1,20 +1,25 @@
 """Functions of elements one after the other, a second operand's sum among them, and codes of the result.
 
 64 channels stay in registers while all steps are applied to them: one pass over memory, where NumPy takes one or two
-for each step. With a loop for each step over a row in L1 it took twice as long.
+for each step. With a loop for each step over a row in L1 it took twice as long. Some rows stay in L1 for their codes.
 """
+
+from functools import partial
 
 import numpy as np
 
 from ..llvm.masks import mask_over
 from ..llvm.steps import apply_steps
 from ..llvm.vectors import LANES
+from ..llvm.views import Limits, Rows, View
 from ..runtime import threads
-from ..runtime.jit import borrowing
+from ..runtime.jit import borrowing, inline
 from ..runtime.schedule import Kernel, share
-from .ranks import put_ranks
+from .ranks import BLENDED, put_ranks
+from .strips import put_strip
 
 _LEAST = 1 << 14  # elements that are worth a parallel region
+_TOGETHER = 16  # rows that are compared with limits in registers
 _APART = 32  # unused numbers after a thread's row, so that no other thread writes to its cache lines
 
 
@@ -27,47 +32,67 @@ def elementwise(x, other, chain, limits, flip, nan, values, out):
     threads.run(_elementwise, (*arguments, pieces), pieces, workers, pieces)
 
 
-@Kernel
+@partial(Kernel, of_bytes=True)
 def _elementwise(
     x, other, scale, other_scale, steps, constants, limits, flip, nan, values, out, pieces, first_piece, last_piece
 ):
     rows, channels = x.shape
-    v, no_lines = np.zeros(constants.shape[1] + _APART, np.float32), np.empty((0, 0))
+    width = constants.shape[1]
+    v = np.zeros(_TOGETHER * width + _APART, np.float32)
+    no_extra, no_lines = np.empty(0, np.float32), np.empty((0, 0))
     # A search takes less time than comparing with each limit: with 15 limits and 24 channels three quarters
-    search = out.shape[0] > 1 and limits.shape[0] == (1 << out.shape[0]) - 1
+    count = limits.shape[0]
+    search = out.size > 0 and count & (count + 1) == 0 and (out.shape[0] == 1 or count + 1 == 1 << out.shape[0])
     for piece in range(first_piece, last_piece):
         first, last = share(piece, pieces, rows)
         wrong = 0
-        for row in range(first, last):
-            at = row * channels
-            wrong |= apply_steps(x, at, scale, other, at, other_scale, steps, constants, v, channels)
-            if values.size:
-                for c in range(channels):
-                    values[row, c] = v[c]
-            if out.size and search:
-                _search(v, channels, limits, no_lines, flip, out, row)
+        for begin in range(first, last, _TOGETHER):
+            end = min(begin + _TOGETHER, last)
+            for row in range(begin, end):
+                at, to = row * channels, (row - begin) * width
+                wrong |= apply_steps(x, at, scale, other, at, other_scale, steps, constants, v, to, channels)
+                if values.size:
+                    for c in range(np.uint64(channels)):
+                        values[np.uint64(row), c] = v[np.uint64(to) + c]
+            if search and count < 1 << BLENDED:
+                words = Rows(out, begin * out.shape[2], out.shape[2])
+                for at in range(0, limits.shape[1], LANES):  # also zeros after the channels
+                    bounds = Limits(limits, at, _half(flip, 0, at), _half(flip, 1, at))
+                    put_strip(Rows(v, at, width), end - begin, View(no_extra, 0), bounds, 1, at, words)
+            elif search:
+                _search(v, width, channels, limits, no_lines, flip, out, begin, end)
             elif out.size:
-                _encode(v, limits, flip, out, row)
+                for row in range(begin, end):
+                    _encode(v, (row - begin) * width, limits, flip, out, row)
         nan[piece] = out.size > 0 and wrong != 0
 
 
+@inline
+def _half(flip, i, at):
+    """Return the bits of lanes at .. at + 32 of flip[i]."""
+    return (flip[i, at // 64] >> np.uint64(at % 64)) & np.uint64(2**LANES - 1)
+
+
 @borrowing
-def _search(v, channels, limits, no_lines, flip, out, row):
+def _search(v, width, channels, limits, no_lines, flip, out, begin, end):
     """Compute what `_encode` does where every code has a limit, in steps of a bit."""
-    out[:, row] = 0
-    for at in range(0, channels, LANES):
-        flips = (flip[0, at // 64] >> np.uint64(at % 64)) & np.uint64(2**LANES - 1)
-        put_ranks(v, at, limits, no_lines, at, flips, min(LANES, channels - at), at, out, row)
+    for row in range(begin, end):
+        out[:, row] = 0
+        for at in range(0, channels, LANES):
+            flips, valid, place = _half(flip, 0, at), min(LANES, channels - at), (row - begin) * width + at
+            put_ranks(v, place, limits, no_lines, at, flips, valid, at, out, row)
 
 
 @borrowing
-def _encode(v, limits, flip, out, row):
+def _encode(v, at, limits, flip, out, row):
     """out[:, row] = the planes of how many limits each value is over, or of how many it is not where flipped."""
     for word in range(out.shape[2]):
         for plane in range(out.shape[0]):
             out[plane, row, word] = 0
         for t in range(limits.shape[0]):
-            carry = (mask_over(v, word * 64, limits, (t * out.shape[2] + word) * 64) ^ flip[0, word]) & flip[1, word]
+            carry = (mask_over(v, at + word * 64, limits, (t * out.shape[2] + word) * 64) ^ flip[0, word]) & flip[
+                1, word
+            ]
             for plane in range(out.shape[0]):
                 before = out[plane, row, word]
                 out[plane, row, word] = before ^ carry

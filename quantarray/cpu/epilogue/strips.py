@@ -1,6 +1,6 @@
 """Store sums of neighbouring pixels of one border class as codes, by 32 channels."""
 
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 from llvmlite import ir
@@ -9,11 +9,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.vectors import F32, I8, I32, I64, LANES, const, full, joined, own_function, place_of, pointer, splat
-from ..llvm.views import View, flat
+from ..llvm.views import flat
+from ..runtime.isa import FEATURES
 from ..runtime.jit import inline, inner
 from .ranks import BLENDED, NEAR, are_bytes, bisect, corrected, limits_of, shape_of
 
 _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in registers
+_LEAST = 3  # planes of codes that have lines
 
 
 @intrinsic
@@ -22,11 +24,12 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
 
     Bit l of m is bit j of the number of thresholds[t, l] below
 
-        extra[l] + step * dots[32 * p + l]
+        extra[l] + step * dots[apart * p + l]
 
-    There are 2^planes - 1 thresholds of ascending order for at most BLENDED planes. Sums are int32; channel is a
-    multiple of 32. dots and extra are `View`s, limits a `Limits`, words `Rows` of an array[planes rows words]; with one
-    plane for several, byte channel + l of words[p] is set to the code.
+    There are 2^planes - 1 thresholds of ascending order for at most BLENDED planes; channel is a multiple of 32. dots
+    are `Rows` of int32, int64, float32 or float64, for floats without extra and step; extra is a `View`, limits a
+    `Limits`, words `Rows` of an array[planes rows words]; with one plane for several, byte channel + l of words[p] is
+    set to the code.
     """
     i64 = types.int64
     signature = types.void(dots, i64, extra, limits, i64, i64, words)
@@ -34,12 +37,14 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
         dots, extras, limits, words = (
-            pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 3, 5, 11)
+            pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 4, 6, 12)
         )
-        count, lanes = shape_of(context, builder, signature, args, 5)
-        planes, rows, row_words = shape_of(context, builder, signature, args, 11)
-        pixels, flips, used, step, channel, apart = (args[i] for i in (2, 7, 8, 9, 10, 13))
+        count, lanes = shape_of(context, builder, signature, args, 6)
+        planes, rows, row_words = shape_of(context, builder, signature, args, 12)
+        next_row, pixels, flips, used, step, channel, apart = (args[i] for i in (2, 3, 8, 9, 10, 11, 14))
         vector, plane = full(dots.type.pointee), builder.mul(rows, row_words)
+        real = isinstance(signature.args[0].dtype, types.Float)
+        compare = ir.IRBuilder.fcmp_unordered if real else ir.IRBuilder.icmp_signed
         as_bytes = are_bytes(builder, planes, count)
 
         def load(data, lane):
@@ -54,7 +59,7 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
         def put_lanes(scale, number, firsts):
             """Store some vectors of lanes for all pixels: constants of the class stay in registers."""
             bits = ir.IntType(vector.count * len(firsts))
-            fixed = [load(extras, first) for first in firsts]
+            fixed = [None if real else load(extras, first) for first in firsts]
             least = [limits_of(builder, builder.gep(limits, [const(first)]), lanes, number, vector) for first in firsts]
             flip, use = (builder.trunc(builder.lshr(mask, const(firsts[0])), bits) for mask in (flips, used))
             nth = builder.udiv(builder.add(channel, const(firsts[0])), const(bits.width))
@@ -77,9 +82,11 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
                     builder.store(code, place, align=1)
 
             with cgutils.for_range(builder, pixels) as pixel:
-                row = builder.gep(dots, [builder.mul(pixel.index, const(LANES))])
-                sums = [builder.add(one, scale(load(row, first))) for one, first in zip(fixed, firsts, strict=True)]
-                masks = [bisect(builder, *pair, ir.IRBuilder.icmp_signed) for pair in zip(sums, least, strict=True)]
+                row = builder.gep(dots, [builder.mul(pixel.index, next_row)])
+                sums = [load(row, first) for first in firsts]
+                if not real:
+                    sums = [builder.add(one, scale(dot)) for one, dot in zip(fixed, sums, strict=True)]
+                masks = [bisect(builder, *pair, compare) for pair in zip(sums, least, strict=True)]
                 with builder.if_else(as_bytes) as (in_bytes, in_planes):
                     with in_bytes:
                         put_bytes(pixel.index, masks)
@@ -93,7 +100,10 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
                     for some in [firsts] if number <= _TOGETHER else [[first] for first in firsts]:
                         put_lanes(scale, number, some)
 
-        factor = builder.trunc(step, vector.element)
+        if real:
+            put(None)
+            return
+        factor = builder.trunc(step, vector.element) if vector.element != I64 else step
         exponent = splat(builder, builder.cttz(factor, ir.Constant(ir.IntType(1), 1)), vector.count)
         with builder.if_else(builder.icmp_signed("==", builder.ctpop(factor), vector.element(1))) as (power, rest):
             with power:
@@ -134,40 +144,47 @@ def put_codes(sums, pixels, extra, limits, singles, step, channel, words):
     if singles.size:
         put_strip_by_lines(sums, pixels, extra, limits, singles, step, channel, words)
     else:
-        put_strip(View(sums.data, sums.at), pixels, extra, limits, step, channel, words)
+        put_strip(sums, pixels, extra, limits, step, channel, words)
 
 
 @inner
 def single_lines(lines):
     """Return float32[5 lanes] for `put_strip_by_lines`, from lines of five rows (`rank_lines.py`); else none.
 
-    Slopes, shifts, least and greatest value of a rank and a fraction, and how far a fraction may be from a half.
+    Slopes, shifts, least and greatest value of a rank and a fraction, and how far a fraction may be from a half: this
+    row is left out where all ranks are right, and the two before it are ranks alone.
     """
-    first = lines.shape[0] - NEAR  # after exact ones, where there are
-    singles = np.empty((NEAR, lines.shape[1] if first >= 0 else 0), np.float32)
-    half = np.float32(0.5)
-    for lane in range(singles.shape[1]):
+    first, sure = lines.shape[0] - NEAR, True  # after exact ones, where there are
+    lanes, half = lines.shape[1] if first >= 0 else 0, np.float32(0.5)
+    for lane in range(lanes):
+        sure = sure and lines[first + 4, lane] > half
+    singles = np.empty((NEAR - 1 if sure else NEAR, lanes), np.float32)
+    for lane in range(lanes):
         singles[0, lane] = lines[first, lane]
         singles[1, lane] = np.float32(lines[first + 1, lane]) + half
         singles[2, lane] = np.float32(lines[first + 2, lane]) + half
         singles[3, lane] = np.float32(lines[first + 3, lane]) + np.float32(1.25)
-        singles[4, lane] = lines[first + 4, lane]
+        if not sure:
+            singles[4, lane] = lines[first + 4, lane]
     return singles
 
 
 @intrinsic
 def put_strip_by_lines(typingctx, dots, pixels, extra, limits, singles, step, channel, words):
-    """Store codes as `put_strip` does, of 5 to 8 planes, whose thresholds have `single_lines`.
+    """Store codes as `put_strip` does, of 3 to 8 planes, whose thresholds have `single_lines`.
 
     Sums are dots[p * apart + l] of `Rows`, int32. A rank is trunc(z), z = clip(slope * sum + shift) in float32. Where
     the fraction of a z is far from a half, sums around it may have the rank before or after (`rank_lines.py`): only
-    such vectors are compared with thresholds, which takes as long as all the rest.
+    such vectors are compared with thresholds, which takes as long as all the rest. Lines of four rows have none, and
+    their ranks are clipped as bytes.
     """
     i64 = types.int64
     signature = types.void(dots, i64, extra, limits, singles, i64, i64, words)
 
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
+        if signature.args[0].dtype != types.int32:  # which have no lines
+            return
         dots, extras, limits, singles, words = (
             pointer(context, builder, signature, args, i, args[j])
             for i, j in ((0, 1), (4, 5), (6, 7), (10, 7), (13, 14))
@@ -178,17 +195,29 @@ def put_strip_by_lines(typingctx, dots, pixels, extra, limits, singles, step, ch
         next_row, pixels, flips, used, step, channel, next_pixel = (args[i] for i in (2, 3, 8, 9, 11, 12, 15))
         offset = builder.select(as_bytes, channel, builder.udiv(channel, const(8)))
         first = builder.bitcast(builder.gep(builder.bitcast(words, I8.as_pointer()), [offset]), I32.as_pointer())
-        shared = _by_lines(builder.module)
         plane = builder.mul(rows, row_words)
         operands = [dots, next_row, pixels, extras, limits, singles, apart, flips, used, step]
-        builder.call(shared, [*operands, first, plane, next_pixel, planes, as_bytes])
+        operands += [first, plane, next_pixel, planes, as_bytes]
+        sure = builder.icmp_signed("<", shape_of(context, builder, signature, args, 10)[0], const(NEAR))
+        with builder.if_else(sure) as (by_four, by_five):
+            with by_four:
+                with builder.if_else(builder.icmp_signed("==", step, const(1))) as (one, more):
+                    with one:
+                        builder.call(_by_lines(builder.module, "sure"), operands)
+                    with more:
+                        builder.call(_by_lines(builder.module, "sure_times"), operands)
+            with by_five:
+                builder.call(_by_lines(builder.module, "near"), operands)
 
     return signature, codegen
 
 
-def _by_lines(module):
-    """Build one function for all places of a kernel that store codes by lines."""
-    name = "quantarray.put_strip_by_lines"
+def _by_lines(module, kind):
+    """Build one function for all places of a kernel that store codes by lines.
+
+    kind: "near" for lines that have to be corrected, "sure_times" for others, and "sure" where `step` is 1 as well.
+    """
+    name, sure = f"quantarray.put_strip_by_lines.{kind}", kind != "near"
     if name in module.globals:
         return module.globals[name]
     whole = I32.as_pointer()
@@ -204,10 +233,13 @@ def _by_lines(module):
         return builder.load(place_of(builder, data, lane, kind), align=4)
 
     fixed = [load(extras, lane, sums) for lane in firsts]
-    rows = [builder.gep(singles, [builder.mul(apart, const(k))]) for k in range(NEAR)]
+    rows = [builder.gep(singles, [builder.mul(apart, const(k))]) for k in range(NEAR - sure)]
     lines = [[load(row, lane, floats) for row in rows] for lane in firsts]
     columns = [builder.gep(limits, [const(lane)]) for lane in firsts]
     turned, inside = (byte_masks(builder, mask, 0, LANES) for mask in (flips, used))
+    least, most = (
+        builder.trunc(joined(builder, [builder.fptosi(line[k], sums) for line in lines]), turned.type) for k in (2, 3)
+    )
     every = builder.sub(builder.shl(const(1), planes), const(1))
     turned = builder.and_(turned, splat(builder, builder.trunc(every, I8), LANES))
     flips, used = (builder.trunc(mask, I32) for mask in (flips, used))
@@ -215,27 +247,18 @@ def _by_lines(module):
 
     with cgutils.for_range(builder, pixels) as pixel:
         row = builder.gep(dots, [builder.mul(pixel.index, next_row)])
-        values = [
-            builder.add(one, builder.mul(load(row, lane, sums), times)) for one, lane in zip(fixed, firsts, strict=True)
-        ]
-        ranks, lower, unsure = zip(*map(partial(_near, builder), values, lines), strict=True)
-        some = builder.bitcast(reduce(builder.or_, unsure), ir.IntType(sums.count))
-        sure, checked, then = builder.block, builder.append_basic_block(), builder.append_basic_block()
-        builder.cbranch(builder.icmp_unsigned("!=", some, some.type(0)), checked, then)
-        builder.position_at_end(checked)
-        exact = [
-            corrected(builder, builder.fptosi(one, sums), *of, apart, ir.IRBuilder.icmp_signed)
-            for one, *of in zip(lower, values, columns, strict=True)
-        ]
-        checked = builder.block
-        builder.branch(then)
-        builder.position_at_end(then)
-        merged = []
-        for rank, other in zip(ranks, exact, strict=True):
-            merged.append(builder.phi(sums))
-            merged[-1].add_incoming(rank, sure)
-            merged[-1].add_incoming(other, checked)
-        codes = builder.trunc(joined(builder, merged), ir.VectorType(I8, LANES))
+        values = [load(row, lane, sums) for lane in firsts]
+        if kind != "sure":
+            values = [builder.mul(value, times) for value in values]
+        values = [builder.add(*pair) for pair in zip(fixed, values, strict=True)]
+        zs = [on_line(builder, value, *line[:2], sure) for value, line in zip(values, lines, strict=True)]
+        if sure:
+            codes = builder.trunc(joined(builder, [byte_of(builder, z, sums) for z in zs]), least.type)
+            codes = unsigned_extreme(builder, ">", unsigned_extreme(builder, "<", codes, most), least)
+        else:
+            zs = [_clipped(builder, *pair) for pair in zip(zs, lines, strict=True)]
+            ranks = _corrected(builder, zs, [line[-1] for line in lines], values, columns, apart)
+            codes = builder.trunc(joined(builder, ranks), turned.type)
         word = builder.bitcast(words, I64.as_pointer())
         word = builder.gep(word, [builder.mul(pixel.index, next_pixel)])
         with builder.if_else(as_bytes) as (in_bytes, in_planes):
@@ -248,23 +271,64 @@ def _by_lines(module):
     return function
 
 
-def _near(builder, value, line):
-    """Return (rank, z - 0.5, whether a threshold has to tell) of each lane."""
-    slope, shift, least, most, right = line
-    sums, floats = value.type, slope.type
-    half, zero = (ir.Constant(floats, [number] * floats.count) for number in (0.5, 0.0))
-    z = builder.fadd(builder.fmul(builder.sitofp(value, floats), slope), shift)
+def on_line(builder, value, slope, shift, sure):
+    """Return slope * sum + shift of each lane; lines that are `sure` are right with one rounding or with two."""
+    value = builder.sitofp(value, slope.type)
+    if not sure or "fma" not in FEATURES:
+        return builder.fadd(builder.fmul(value, slope), shift)
+    kind = ir.FunctionType(slope.type, [slope.type] * 3)
+    name = f"llvm.fma.v{slope.type.count}f32"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [value, slope, shift])
+
+
+def byte_of(builder, z, sums):
+    """Return trunc(z) as far as a byte goes: the instruction that makes bytes of lanes then limits them above."""
+    rank, none = builder.fptosi(z, sums), ir.Constant(sums, None)
+    rank = builder.select(builder.icmp_signed(">", rank, none), rank, none)
+    return unsigned_extreme(builder, "<", rank, ir.Constant(sums, [255] * sums.count))
+
+
+def unsigned_extreme(builder, sign, a, b):
+    """Return the greater or the lesser number of each lane, unsigned."""
+    return builder.select(builder.icmp_unsigned(sign, a, b), a, b)
+
+
+def _clipped(builder, z, line):
+    least, most = line[2:4]
     z = builder.select(builder.fcmp_ordered("<", z, least), least, z)
-    z = builder.select(builder.fcmp_ordered(">", z, most), most, z)
-    rank = builder.fptosi(z, sums)
-    below = builder.fsub(z, half)
-    off = builder.fsub(below, builder.sitofp(rank, floats))
-    off = builder.select(builder.fcmp_ordered("<", off, zero), builder.fsub(zero, off), off)
-    return rank, below, builder.fcmp_ordered(">", off, right)
+    return builder.select(builder.fcmp_ordered(">", z, most), most, z)
+
+
+def _corrected(builder, zs, most_off, values, columns, apart):
+    """Return ranks, compared with thresholds where a fraction of some z is farther from a half than it may be."""
+    sums, floats = values[0].type, zs[0].type
+    half, zero = (ir.Constant(floats, [number] * floats.count) for number in (0.5, 0.0))
+    ranks, lower, unsure = [builder.fptosi(z, sums) for z in zs], [builder.fsub(z, half) for z in zs], []
+    for below, rank, right in zip(lower, ranks, most_off, strict=True):
+        off = builder.fsub(below, builder.sitofp(rank, floats))
+        off = builder.select(builder.fcmp_ordered("<", off, zero), builder.fsub(zero, off), off)
+        unsure.append(builder.fcmp_ordered(">", off, right))
+    some = builder.bitcast(reduce(builder.or_, unsure), ir.IntType(sums.count))
+    sure, checked, then = builder.block, builder.append_basic_block(), builder.append_basic_block()
+    builder.cbranch(builder.icmp_unsigned("!=", some, some.type(0)), checked, then)
+    builder.position_at_end(checked)
+    exact = [
+        corrected(builder, builder.fptosi(below, sums), *of, apart, ir.IRBuilder.icmp_signed)
+        for below, *of in zip(lower, values, columns, strict=True)
+    ]
+    checked = builder.block
+    builder.branch(then)
+    builder.position_at_end(then)
+    merged = []
+    for rank, other in zip(ranks, exact, strict=True):
+        merged.append(builder.phi(sums))
+        merged[-1].add_incoming(rank, sure)
+        merged[-1].add_incoming(other, checked)
+    return merged
 
 
 def _put_planes(builder, codes, flips, used, word, plane, planes):
-    """Store the planes of codes of 32 lanes, each `plane` words after the one before: BLENDED of them or more."""
+    """Store the planes of codes of 32 lanes, each `plane` words after the one before: _LEAST of them or more."""
 
     def put(j):
         bit = builder.and_(codes, splat(builder, I8(1 << j), LANES))
@@ -272,8 +336,8 @@ def _put_planes(builder, codes, flips, used, word, plane, planes):
         place = builder.bitcast(builder.gep(word, [builder.mul(plane, const(j))]), I32.as_pointer())
         builder.store(builder.and_(builder.xor(mask, flips), used), place)
 
-    for j in range(BLENDED):
+    for j in range(_LEAST):
         put(j)
-    for j in range(BLENDED, 8):
+    for j in range(_LEAST, 8):
         with builder.if_then(builder.icmp_signed(">", planes, const(j)), likely=True):
             put(j)

@@ -20,7 +20,7 @@ from ..popcount.packed_weights import QUADS, interleave, restore
 from ..popcount.tile_tasks import Effort, Task, drive, tiles_of
 from ..popcount.tiles import Group, blocks, empty_places, lanes_of, next_stretch, place_tiles
 from ..runtime.aligned import empty_lines, first_line
-from ..runtime.jit import entry, inline
+from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
 from .amx_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
 from .dot_amx import dot_rows
@@ -31,6 +31,7 @@ from .interface import QUAD
 from .windows import BAND, WORD, ByteBuffer, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
+_TOGETHER = 8  # tiles whose sums wait for each other, and stay in L1
 PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 _SPARE = 2  # quads that take as long as a span of its own
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
@@ -100,10 +101,10 @@ class Stretch(NamedTuple):
 
 
 @inline
-def _dot(codes, windows, tile, kind, weights, stretch, totals, total):
-    """totals[total ..] += the products of a tile's windows, of a border class, and some blocks in a stretch."""
+def _dot(codes, windows, tile, kind, weights, stretch, sums):
+    """Add the products of a tile's windows, of a border class, and some blocks in a stretch to `Rows` of sums."""
     spans = RunSpan(stretch.spans, stretch.firsts[kind], stretch.firsts[kind + 1])
-    dot_tile(codes, View(windows, tile * TILE), weights, spans, stretch.fresh, View(totals, total * LANES))
+    dot_tile(codes, View(windows, tile * TILE), weights, spans, stretch.fresh, sums)
 
 
 @inline
@@ -113,19 +114,43 @@ def _spare_quads(w):
     return spare if spare >= _SPARE else 0
 
 
+@inner
+def _find_strips(places, band, slots, strips, firsts):
+    """Find neighbouring pixels of a border class among the tiles of a band, whose sums are side by side.
+
+    strips[n] = (the first one's sum, how many, class, row of the result); those of tiles g * slots .. of the band are
+    firsts[g] .. firsts[g + 1]. Once for each band: for each block of channels it took a third of some convolutions.
+    """
+    count = 0
+    for i in range(band):
+        if i % slots == 0:
+            firsts[i // slots] = count
+        size, kind, p = places.sizes[i], places.kinds[i], 0
+        while p < size:
+            row, near = places.rows[i, p], 1
+            while p + near < size and places.rows[i, p + near] == row + near:
+                near += 1
+            at, last = i % slots * TILE + p, count - 1
+            joins = count > firsts[i // slots] and strips[last, 2] == kind and strips[last, 0] + strips[last, 1] == at
+            if joins and strips[last, 3] + strips[last, 1] == row:
+                strips[last, 1] += near
+            else:
+                strips[count, 0], strips[count, 1], strips[count, 2], strips[count, 3] = at, near, kind, row
+                count += 1
+            p += near
+    firsts[-(-band // slots)] = count
+
+
 @inline
-def _put_tile(totals, total, i, lanes, places, added, singles, to):
-    """Store codes of tile i, its neighbouring pixels together; totals[total ..] are its sums."""
+def _put_strips(totals, total, strips, span, lanes, added, singles, to):
+    """Store codes of some strips of `_find_strips`; sum 0 is totals[total]."""
     flips, used = flips_and_lanes(to.flip, lanes)
-    limits, size, apart, p = Limits(to.thresholds, lanes.at, flips, used), places.sizes[i], to.words.shape[2], 0
-    extra = View(added.fixed, places.kinds[i] * added.fixed.shape[1] + lanes.at)
-    while p < size:
-        row, count = places.rows[i, p], 1
-        while p + count < size and places.rows[i, p + count] == row + count:
-            count += 1
-        sums, words = Rows(totals, (total + p) * LANES, LANES), Rows(to.words, row * apart, apart)
+    limits, apart = Limits(to.thresholds, lanes.at, flips, used), to.words.shape[2]
+    for n in range(span[0], span[1]):
+        at, count, kind, row = strips[n, 0], strips[n, 1], strips[n, 2], strips[n, 3]
+        extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
+        sums, words = Rows(totals, (total + at) * LANES, LANES), Rows(to.words, row * apart, apart)
         put_codes(sums, count, extra, limits, singles, added.step, lanes.channel, words)
-        p += count
 
 
 @partial(Kernel, takes=True, of_bytes=True)
@@ -142,30 +167,31 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
     weight = first_line(weights)
     buffer, mark = ByteBuffer(np.empty(0, np.uint8), np.zeros(0, np.int32), 0), 0
     places, windows, ones = empty_places(BAND), np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
-    if matrix is None:  # sums[slot, block, pixel], a slot for each tile that waits for the next stretch
-        slots, apart_slots, apart_blocks = BAND if stretches > 1 else 1, PAIR * TILE, TILE
-        totals = empty_lines(slots * PAIR * TILE, np.int32)
+    slots = BAND if stretches > 1 or matrix is not None else _TOGETHER  # of tiles whose sums wait
+    totals, apart_blocks = empty_lines(PAIR * slots * TILE, np.int32), slots * TILE
+    if matrix is None:
         firsts, spans = spans_of(x.words, plan, length, stretches, w.group_words, _spare_quads(w))
-    else:  # sums[block, slot, pixel]
-        slots, apart_slots, apart_blocks = BAND, TILE, BAND * TILE
-        totals = empty_lines(PAIR * BAND * TILE, np.int32)
+    else:
         firsts, spans = whole_spans(plan, length, stretches)
     to, singles = target(finish, values, words), single_lines(finish.lines)
     of_half_words = w.groups == 1 or w.group_lanes % LANES == 0  # lanes of a block
+    strips, first_strip = np.empty((BAND * TILE, 4), np.int64), np.empty(BAND + 1, np.int64)
     in_strips = are_in_strips(to, singles) and added.along == 0 and of_half_words
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0
         for nth in range(w.groups):
             group, mark = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes), mark + 1
-            span = TileSpan(low, end, nth * w.group_words)
+            tiles = TileSpan(low, end, nth * w.group_words)
             if matrix is None:
                 buffer = ByteBuffer(buffer.codes, buffer.marks, mark)
-                band, buffer = bring(x, plan, length, span, buffer, places.origins, windows)
+                band, buffer = bring(x, plan, length, tiles, buffer, places.origins, windows)
             else:
-                band, buffer = line_up(matrix, x, plan, length, span, buffer, places.origins, windows)
+                band, buffer = line_up(matrix, x, plan, length, tiles, buffer, places.origins, windows)
             codes = buffer.codes
-            place_tiles(plan, low, band, span.shift, places)
+            place_tiles(plan, low, band, tiles.shift, places)
+            if in_strips and nth == 0:
+                _find_strips(places, band, slots, strips, first_strip)
             for i in range(band if added.along else 0):
                 _sum_windows(codes, windows, i, places.kinds[i], firsts, spans, ones)
             first, last = blocks(group.block, group_blocks, PAIR, chunk, len(starts))
@@ -178,16 +204,19 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                     rows, sums = Rows(codes, windows[0, 0], row_bytes(length)), Rows(totals, 0, apart_blocks * LANES)
                     some = RunSpan(spans, firsts[s, 0], firsts[s, 1])
                     dot_rows(matrix, rows, band * TILE, pair_weights, some, s == 0, sums)
-                for i in range(band):
-                    total = i % slots * apart_slots
-                    if matrix is None:
-                        _dot(codes, windows, i, places.kinds[i], pair_weights, stretch, totals, total)
-                    for b in range(near if s + 1 == stretches else 0):
-                        lanes = lanes_of(group, pair + b)
+                for begin in range(0, band, slots):
+                    end_of_slots, stored = min(begin + slots, band), near if s + 1 == stretches else 0
+                    for i in range(begin, end_of_slots if matrix is None else begin):
+                        sums = Rows(totals, (i - begin) * TILE * LANES, apart_blocks * LANES)
+                        _dot(codes, windows, i, places.kinds[i], pair_weights, stretch, sums)
+                    for b in range(stored):
+                        lanes, total = lanes_of(group, pair + b), b * apart_blocks
                         if in_strips:
-                            _put_tile(totals, total + b * apart_blocks, i, lanes, places, added, singles, to)
-                        else:
-                            finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)
+                            span = first_strip[begin // slots], first_strip[begin // slots + 1]
+                            _put_strips(totals, total, strips, span, lanes, added, singles, to)
+                            continue
+                        for i in range(begin, end_of_slots):
+                            finish_tile(totals, total + (i - begin) * TILE, i, lanes, places, added, ones, to)
         low += band
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, starts)

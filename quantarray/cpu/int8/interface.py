@@ -30,7 +30,8 @@ def tile_dotter(kernel):
             a = codes[places[p] + 4 * at + k],   w = weights[b * apart + 4 * (32 * row + l) + k]
 
         Spans first .. last of int64 spans[n 3], a `RunSpan`, are (first at, first row, number of both); k < 4. codes
-        are uint8, weights `ByteWeights`, places and totals `View`s of int64 and of int32[blocks 4 32], 1 or 2 blocks.
+        are uint8, weights `ByteWeights`, places a `View` of int64, and totals `Rows` of int32[4 32], one of each of 1
+        or 2 blocks.
         """
         signature = types.void(codes, places, weights, spans, types.boolean, totals)
 
@@ -51,7 +52,9 @@ def tile_dotter(kernel):
                 for branch, blocks in ((one, 1), (two, 2)):
                     with branch:
                         for vectors in kernel.sweeps(blocks):
-                            _sweep(builder, kernel, vectors, rows, (weights, args[5]), spans, args[10], totals)
+                            _sweep(
+                                builder, kernel, vectors, rows, (weights, args[5]), spans, args[10], (totals, args[13])
+                            )
 
         return signature, codegen
 
@@ -61,7 +64,7 @@ def tile_dotter(kernel):
 def _sweep(builder, kernel, vectors, rows, weights, spans, fresh, totals):
     """Sum up some vectors of lanes: `vectors` are the numbers of their first lanes among the blocks' 32 or 64.
 
-    weights are (pointer, distance of blocks), spans (pointer, first, last).
+    weights and totals are (pointer, distance of blocks), spans (pointer, first, last).
     """
     row, (spans, first, last) = ir.VectorType(I32, kernel.lanes), spans
     sums = [[cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in vectors] for _ in range(TILE)]
@@ -98,5 +101,6 @@ def _move(builder, sums, vectors, totals, value):
     for p in range(TILE):
         for slot, first in zip(sums[p], vectors, strict=True):
             block, lane = divmod(first, LANES)
-            place = place_of(builder, totals, (block * TILE + p) * LANES + lane, slot.type.pointee)
+            of_block = builder.gep(totals[0], [totals[1]]) if block else totals[0]
+            place = place_of(builder, of_block, p * LANES + lane, slot.type.pointee)
             builder.store(value(builder.load(slot), place), place, align=4)

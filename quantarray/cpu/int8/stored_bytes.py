@@ -7,7 +7,9 @@ for several bits. A plan of a network decides it (`quantarray/nn/plan/stored_byt
 import numpy as np
 
 from ...kernels.operands import Cuts, Left
+from ..epilogue.elementwise import _elementwise
 from ..epilogue.finish import codes_are_ranks
+from ..epilogue.threshold import _threshold
 from .amx_unit import UNIT
 from .winograd import _winograd_range, small_bytes_of_levels
 
@@ -22,7 +24,9 @@ def codes_read(kernel, arguments, held):
         return None
     if kernel is _winograd_range and small_bytes_of_levels.py_func(held.arguments[0].w.terms)[2]:
         return None  # it counts the bits of pixels
-    (x,) = (one for one in arguments if isinstance(one, Left))
+    x = next((one for one in arguments if isinstance(one, Left)), None)
+    if x is None:
+        return None
     planes, dtype = x.words.shape[0], x.words.dtype
     whole = dtype == np.uint64 and planes > 1 and x.terms[:, :2].tolist() == [[0, planes]]
     return x.words if whole else None
@@ -30,13 +34,19 @@ def codes_read(kernel, arguments, held):
 
 def codes_written(kernel, arguments, held):
     """Return the words of codes that a launch of a kernel may write as bytes; None where it may not."""
-    if not kernel.of_bytes or arguments[-1].ndim != 3 or arguments[-1].shape[0] < LEAST:
+    *_, out = (one for one in arguments if isinstance(one, np.ndarray))
+    if not kernel.of_bytes or out.ndim != 3 or out.shape[0] < LEAST:
         return None
+    if kernel is _elementwise:
+        return out if len(arguments[6]) == (1 << len(out)) - 1 else None
     if kernel.takes:  # a product, of what is held
         w, _, last = held.arguments[0]
         fits = w.groups == 1
+    elif kernel is _threshold:
+        _, last, _ = arguments
+        fits = True
     else:
         _, w, _, last, *_ = arguments
         fits = w.values.shape[0] == 1
     ranks = isinstance(last, Cuts) or codes_are_ranks.py_func(last.thresholds, last.toggles)
-    return arguments[-1] if fits and ranks else None
+    return out if fits and ranks else None

@@ -118,12 +118,9 @@ def _spans_of_words(words, plan, length, stretches, unit, spare):
 
 
 def _bring_words(x, plan, length, span, buffer, origins, places):
-    band, low, high = find_band(plan, span.begin, span.end, span.shift, origins)
     if are_bytes(x):
-        for i in range(band):
-            for p in range(TILE):
-                places[i, p] = origins[i, p] * WORD
-        return band, ByteBuffer(x.words[0].view(np.uint8), buffer.marks, buffer.mark)
+        return _see_bytes(plan, span, places), ByteBuffer(x.words[0].view(np.uint8), buffer.marks, buffer.mark)
+    band, low, high = find_band(plan, span.begin, span.end, span.shift, origins)
     size = max(0, high - low)
     if size > buffer.marks.size:
         buffer = ByteBuffer(np.empty((size + 1) * WORD, np.uint8), np.zeros(size, np.int32), buffer.mark)
@@ -138,6 +135,23 @@ def _bring_words(x, plan, length, span, buffer, origins, places):
         for r in range(0 if dense else plan.first_run[kind], 0 if dense else plan.first_run[kind + 1]):
             expand_run(x, origins, i, plan.runs, r, expanded)
     return band, buffer
+
+
+@inline
+def _see_bytes(plan, span, places):
+    """places[i, p] = where pixel p of tile i begins among bytes; returns the number of tiles, as many as a band has.
+
+    Nothing is copied, so it does not matter how many words they span. Indices are unsigned, as Numba checks others.
+    """
+    band, number, words = min(BAND, span.end - span.begin), plan.classes.size, np.uint64(plan.image_words)
+    shift = np.uint64(span.shift)
+    for i in range(np.uint64(band)):
+        at = np.uint64(span.begin) + i
+        image, tile = at // np.uint64(number), at % np.uint64(number)
+        for p in range(np.uint64(TILE)):
+            first = np.uint64(plan.origin[np.uint64(plan.pixels[tile, p])])
+            places[i, p] = np.int64((image * words + first + shift) * np.uint64(WORD))
+    return band
 
 
 @inline

@@ -194,7 +194,7 @@ def multiply(pixels, rows, first, tiles, weights, spans, sums):
     """Compute sums[tile, place, block, pixel, lane] of tiles of 4 squares: one place's weights stay in L1 for all."""
     for place in range(PLACES):
         for i in range(tiles):
-            squares, to = View(rows, (first + i) * TILE), View(sums, (i * PLACES + place) * _APART)
+            squares, to = View(rows, (first + i) * TILE), Rows(sums, (i * PLACES + place) * _APART, TILE * LANES)
             dot_tile(pixels, squares, weights, RunSpan(spans, place, place + 1), True, to)
 
 

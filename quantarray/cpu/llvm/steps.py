@@ -14,14 +14,14 @@ _LONG, _WHOLE, _SINGLE = _LANES = 64, 16, 1
 
 
 @intrinsic
-def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, constants, v, channels):
-    """v[c] = the float32 value x[at + c], times scale[c] in float64 if there is one, after all steps, c < channels.
+def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, constants, v, to, channels):
+    """v[to + c] = the float32 value x[at + c] after all steps, c < channels; first times scale[c] in float64, if any.
 
     Arrays are C-contiguous and flat, but constants, which has a row for each step; x and other of any number type,
     `other` read where it and `other_scale` are no empty arrays. Return 1 if a result is NaN, else 0.
     """
     signature = types.int64(
-        x, types.int64, scale, other, types.int64, other_scale, steps, constants, v, types.int64
+        x, types.int64, scale, other, types.int64, other_scale, steps, constants, v, types.int64, types.int64
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
@@ -41,9 +41,9 @@ def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, co
         ]
         wrong = cgutils.alloca_once_value(builder, const(0))
         start = const(0)
-        short = builder.icmp_signed("<", args[9], const(_WHOLE))
+        short = builder.icmp_signed("<", args[10], const(_WHOLE))
         for lanes in _LANES:
-            rest = builder.sub(args[9], start)
+            rest = builder.sub(args[10], start)
             rounded = builder.add(rest, const(_WHOLE - 1)) if lanes == _WHOLE else rest
             count = builder.sdiv(rounded, const(lanes))
             if lanes == _WHOLE:
@@ -51,7 +51,7 @@ def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, co
             with cgutils.for_range(builder, count) as part:
                 begin = builder.add(start, builder.mul(part.index, const(lanes)))
                 if lanes == _WHOLE:
-                    last = builder.sub(args[9], const(_WHOLE))
+                    last = builder.sub(args[10], const(_WHOLE))
                     begin = builder.select(builder.icmp_signed(">", begin, last), last, begin)
                 value, second = (
                     _load(builder, source, begin, lanes, present)
@@ -63,7 +63,7 @@ def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, co
                     kind = builder.load(builder.gep(data(6), [step.index]))
                     _take_step(builder, kind, value, constant, builder.gep(k, [width]), second)
                 result = builder.load(value)
-                builder.store(result, place_of(builder, data(8), begin, result.type), align=4)
+                builder.store(result, place_of(builder, data(8, args[9]), begin, result.type), align=4)
                 nan = builder.fcmp_unordered("uno", result, result)
                 some = builder.icmp_unsigned("!=", builder.bitcast(nan, ir.IntType(lanes)), ir.IntType(lanes)(0))
                 builder.store(builder.or_(builder.load(wrong), builder.zext(some, I64)), wrong)

@@ -21,9 +21,10 @@ from ...kernels.operands import Cuts, Finish, Left, PairedRows, Taps
 from ...kernels.windows import Window, classes
 from . import calls, epilogue
 from .lanes import CopyLanes
+from .rank_lines import SURE, lines_of
 
 _PLANES = 8  # that a byte holds
-_MOST, _MOST_BYTE, _MOST_SUM = 2**15 - 1, 2**7 - 1, 2**31 - 1
+_MOST, _MOST_BYTE, _MOST_SUM, _LOWEST = 2**15 - 1, 2**7 - 1, 2**31 - 1, -(2**31)
 _CUTS = 31  # thresholds up to which all are compared with; more are found by bisection
 
 
@@ -69,7 +70,24 @@ class ByBytes:
         laid_out = empty_lines(limits.shape, np.dtype(dtype))
         laid_out[...] = limits.clip(-most - 1, most)
         lanes = np.arange(self.right.period * WORD_BITS) < self.right.channels
-        return Cuts(laid_out, np.stack([flips, np.packbits(lanes, bitorder="little").view(np.uint64)], axis=1))
+        bits = np.stack([flips, np.packbits(lanes, bitorder="little").view(np.uint64)], axis=1)
+        return Cuts(laid_out, bits, *_lines(laid_out, most, lanes))
+
+
+def _lines(limits: Array, most: int, lanes: Array) -> tuple[Array, Array]:
+    """Return the lines and ends of `Cuts`, empty where a lane has none that is always right.
+
+    limits [classes T lanes]: no sum is over `most`, and all sums are over the number before -most.
+    """
+    wide = np.where((limits >= most) | ~lanes, _MOST_SUM, limits.astype(np.int64))
+    rows = [lines_of(one.astype(np.int32)) for one in np.where(limits < -most, _LOWEST, wide)]
+    if not all(one.size and (one[-1] == SURE).all() for one in rows):
+        return np.empty((0, 2, 0), np.float32), np.empty((0, 2, 0), np.uint8)
+    slope, shift, least, last, _ = np.stack(rows)[:, -5:].swapaxes(0, 1)
+    lines, ends = (empty_lines((len(rows), 2, len(lanes)), np.dtype(kind)) for kind in (np.float32, np.uint8))
+    lines[:, 0], lines[:, 1] = slope, shift.astype(np.float32) + np.float32(0.5)
+    ends[:, 0], ends[:, 1] = least, last + 1
+    return lines, ends
 
 
 def refusal(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic], window: Window) -> str:

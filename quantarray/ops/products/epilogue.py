@@ -63,6 +63,8 @@ def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes:
     changed = np.concatenate([codes[:1], codes[:-1] ^ codes[1:]])
     bits = (changed[:, None] >> np.arange(requantize.into.bits)) & 1
     thresholds = lanes(counted.astype(dtype))
+    if dtype.kind == "i":  # lanes without a channel pass none, and so have a line
+        thresholds[:, ~lanes(np.ones(channels, np.bool_))] = np.iinfo(dtype).max
     flip = np.packbits(lanes(down), bitorder="little").view("<u4")
     return thresholds, flip, np.where(bits == 1, _ALL, _ALL * 0), lines_of(thresholds)
 
@@ -144,6 +146,15 @@ def _compared(dtype: np.dtype[Any], device: str) -> np.dtype[Any]:
     return dtype if dtype in (np.int8, np.uint8) else np.result_type(dtype, np.float32 if real else np.int32)
 
 
+def _fits_int32(requantize: Thresholds, channels: int) -> bool:
+    """Return True if the lowest int32 is no threshold, so that it can stand for one that is below all values."""
+
+    def fits() -> bool:
+        return not (requantize._counted(channels, False)[0] == -(2**31)).any()
+
+    return bool(requantize._cached(("int32", channels), fits))
+
+
 def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     """Return the codes of a dense result, packed along its channel axis: `Thresholds.__call__`."""
     op = "Thresholds"
@@ -169,6 +180,8 @@ def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     result = packed(device, requantize, last.shape)
     words = result.empty()
     if words.size:
-        last_step = finish(requantize, channels, real, lanes=GroupLanes(channels))
+        narrow = device == "cpu" and not real and rows.dtype.itemsize <= 4 and _fits_int32(requantize, channels)
+        extra = np.zeros((1, channels), np.int32) if narrow else None
+        last_step = finish(requantize, channels, real, extra, lanes=GroupLanes(channels))
         kernel(device, "threshold")(rows.reshape(-1, channels), last_step, words.reshape(result.rows))
     return result(words).transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])

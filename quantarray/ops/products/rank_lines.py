@@ -13,14 +13,18 @@ import numpy as np
 
 from ...core.dtypes import Array
 
-_SEARCHED = 14  # thresholds up to which a search takes as long
+_SEARCHED = 6  # thresholds up to which a search takes as long
+_BISECTED = 15  # those up to which it takes no longer than a line that is corrected
 NO_LINES = np.zeros((0, 0))
+SURE = 1.0  # in the fifth row of lines that need no correction: no fraction is as far from a half
 _FAR = 2.0**35  # sums up to which slope * v in float64 is less than half of _MARGIN * slope from the exact product
 _MARGIN = 2.0**-16  # of the slope: how far from an integer a line stays where a rank ends
 _SINGLE = 2.0**16  # of slope * v: float32 is then a few 2**-8 of a rank off
 _LONE = 2.0**12  # of slope * v at a threshold that is alone in its lane
 _NEAR = 1 / 16  # ranks between a line half a rank below and the ranks that it gives
 _SPARE = 2.0**-16  # of a rank, for the rounding of that distance to float32
+_FLAT = 1 - 2.0**-4  # ranks that a unit of a sum is at most, if no int32 may have a greater rank
+_ROUNDING = 2.0**-22  # of a product and a rank: what z in float32 differs by with one rounding or two
 _ROUNDS = 24  # of a search for slopes; five to eight are enough as a rule
 
 
@@ -32,8 +36,9 @@ def lines_of(thresholds: Array) -> Array:
 
         z = clip(f(v) * f(slope) + (f(shift) + 1/2), least + 1/2, most + 5/4)
 
-    they are right, trunc(z), where the fraction of z is not farther from 1/2 than the fifth row's number. Exact lines
-    of int32 have five such rows after their four, if all lanes have them.
+    they are right, trunc(z), where the fraction of z is not farther from 1/2 than the fifth row's number: everywhere,
+    if that is SURE. Exact lines of int32 have five such rows after their four, if all lanes have them. Up to 15
+    thresholds have lines of five rows that are SURE, or none.
 
     >>> lines_of(np.arange(-60, 33, 3, dtype=np.int32)[:, None])[0].round(2)
     array([0.33])
@@ -46,17 +51,56 @@ def lines_of(thresholds: Array) -> Array:
     inside = (least < rank) & (rank <= most)
     at = np.where(inside, thresholds, 0).astype(np.float64)
     inside[0] |= least == most  # a lane of one rank has any line
-    if np.abs(at).max() > _FAR:
+    single, few = thresholds.dtype == np.int32, len(thresholds) <= _BISECTED
+    if np.abs(at).max() > _FAR or (few and not single):
         return NO_LINES
     slope = _slopes(at, rank, inside)
     shift = sum(_shifts(slope, at, rank, inside)) / 2
     value, margin = at * slope + shift, slope * _MARGIN
     ends_right = (value <= rank - margin) & (value + slope >= rank + margin)
-    if ends_right[inside].all():
-        exact = np.stack([slope, shift, least, most]).astype(np.float64)
-        near = _near(thresholds, inside & (least != most), least, most) if thresholds.dtype == np.int32 else NO_LINES
-        return np.concatenate([exact, near]) if near.size else exact
-    return _near(thresholds, inside & (least != most), least, most)
+    near = _sure(slope, at, rank, thresholds, inside, least, most) if single else NO_LINES
+    if few:
+        return near
+    if not ends_right[inside].all():
+        return near if near.size else _near(thresholds, inside & (least != most), least, most)
+    exact = np.stack([slope, shift, least, most]).astype(np.float64)
+    if single and not near.size:
+        near = _near(thresholds, inside & (least != most), least, most)
+    return np.concatenate([exact, near]) if near.size else exact
+
+
+def _sure(slope: Array, at: Array, rank: Array, thresholds: Array, inside: Array, least: Array, most: Array) -> Array:
+    """Return lines whose ranks in float32 are right everywhere; an empty array where a lane has none.
+
+    They are so with a product that is rounded and with one that is not: kernels compute z by one instruction or two.
+    They are clipped as integers: z of any sum has to be an int32.
+    """
+    flat = np.minimum(slope, _FLAT)  # a line of one threshold may rise as slowly as is wanted
+    shift = np.add(*_shifts(flat, at, rank, inside)) / 2 - 0.5
+    inside = inside & (least != most)
+    flat, shift = _with_alone(flat, shift, inside, most)
+    off = np.maximum(*_off_in_single(flat, shift, thresholds, _ranks_around(thresholds)))
+    rounding = (np.abs(at) * flat + len(at) + 1) * _ROUNDING
+    if (off > -rounding)[inside].any() or (np.abs(shift) > 2.0**24).any():
+        return NO_LINES
+    last = np.maximum(most - 1, 0)
+    sure = np.full(len(slope), SURE)
+    return np.stack([flat, shift, np.minimum(least, last), last, sure]).astype(np.float64)
+
+
+def _with_alone(slope: Array, shift: Array, inside: Array, most: Array) -> tuple[Array, Array]:
+    """Return slopes and shifts, of lanes that have one rank those that give it."""
+    alone = ~inside.any(axis=0)
+    return np.where(alone, 0, slope), np.where(alone, most, shift)
+
+
+def _ranks_around(thresholds: Array) -> tuple[Array, Array]:
+    """Return the ranks of each threshold and of the integer after it."""
+    number = np.arange(len(thresholds))[:, None]
+    changes, end = thresholds[1:] != thresholds[:-1], np.ones((1, thresholds.shape[1]), bool)
+    before = np.maximum.accumulate(np.where(np.concatenate([end, changes]), number, 0))
+    after = np.where(np.concatenate([changes, end]), number + 1, len(thresholds))
+    return before, np.minimum.accumulate(after[::-1])[::-1]
 
 
 def _near(thresholds: Array, inside: Array, least: Array, most: Array) -> Array:
@@ -70,30 +114,27 @@ def _near(thresholds: Array, inside: Array, least: Array, most: Array) -> Array:
     slope = np.where((first == last) & lone, _LONE / np.maximum(np.abs(at[first, lanes]), 1), slope)
     middle = number + 0.5 - (at + 0.5) * slope  # shifts that are half a rank below between a threshold and the next sum
     shift = (np.max(middle, 0, where=inside, initial=-_FAR) + np.min(middle, 0, where=inside, initial=_FAR)) / 2
-    changes, end = thresholds[1:] != thresholds[:-1], np.ones((1, len(lanes)), bool)
-    before = np.maximum.accumulate(np.where(np.concatenate([end, changes]), number, 0))
-    after = np.minimum.accumulate(np.where(np.concatenate([changes, end]), number + 1, len(at))[::-1])[::-1]
+    before, after = _ranks_around(thresholds)
     value = at * slope + shift
     ends = (value, before), (value + slope, after)
     right = [(v - _NEAR >= ranks - 1) & (v + _NEAR < ranks + 1) for v, ranks in ends]
     exact = np.abs(at * slope).max() <= _SINGLE  # enough for float32
     if not exact or not (right[0] & right[1])[inside].all():
         return NO_LINES
-    alone = ~inside.any(axis=0)  # lanes of one rank
-    slope, shift = np.where(alone, 0, slope), np.where(alone, most, shift)
-    single = _right_in_single(slope, shift, thresholds.astype(np.int64), (before, after), inside)
+    slope, shift = _with_alone(slope, shift, inside, most)
+    off = np.maximum(*_off_in_single(slope, shift, thresholds, (before, after)))
+    single = 0.5 - _SPARE - np.max(off, axis=0, where=inside, initial=0)
     return np.stack([slope, shift, np.minimum(least, last), last, single]).astype(np.float64)
 
 
-def _right_in_single(slope: Array, shift: Array, t: Array, ranks: tuple[Array, Array], inside: Array) -> Array:
-    """Return how far from a half fractions of z may be in float32, as kernels compute it, for trunc(z) to be right.
+def _off_in_single(slope: Array, shift: Array, thresholds: Array, ranks: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Return how far z is over the rank after a threshold's, and under the rank of the integer after it.
 
-    ranks: of a threshold, and of the integer after it. z rises with v, so its ranks are off between these by no more.
+    z is computed in float32 as kernels do. It rises with v, so between these integers it is off by no more.
     """
-    s, h = slope.astype(np.float32), shift.astype(np.float32) + np.float32(0.5)
+    s, h, t = slope.astype(np.float32), shift.astype(np.float32) + np.float32(0.5), thresholds.astype(np.int64)
     at, after = ((v.astype(np.float32) * s + h).astype(np.float64) for v in (t, t + 1))
-    off = np.maximum(at - (ranks[0] + 1), ranks[1] - after)
-    return np.asarray(0.5 - _SPARE - np.max(off, axis=0, where=inside, initial=0))
+    return at - (ranks[0] + 1), ranks[1] - after
 
 
 def _shifts(slope: Array, at: Array, rank: Array, inside: Array) -> tuple[Array, Array]:
@@ -126,8 +167,8 @@ def _slopes(at: Array, rank: Array, inside: Array) -> Array:
         middle = np.where(rise <= 0, left, np.where(right_rise >= 0, right, np.clip(middle, left, right)))
         middle_width, middle_rise = tangent(middle)
         bound = width + rise * (middle - left)  # a tangent is above all widths
-        if (bound < 0).any() or (middle_width > 8 * _MARGIN * middle).all():
-            break
+        if (bound < 0).any() or (middle_width > np.maximum(8 * _MARGIN * middle, bound / 2)).all():
+            break  # at half of the widest range: float32 needs more than float64
         up = middle_rise > 0
         left, width, rise = (np.where(up, *two) for two in ((middle, left), (middle_width, width), (middle_rise, rise)))
         right, right_width, right_rise = (

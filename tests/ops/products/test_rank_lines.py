@@ -1,4 +1,4 @@
-"""Codes of 15 thresholds and more, on lines and searched, equal counts of the thresholds that a value passes."""
+"""Codes of 7 thresholds and more, on lines and searched, equal counts of the thresholds that a value passes."""
 
 from functools import partial
 
@@ -8,9 +8,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import quantarray as qa
-from quantarray.ops.products.rank_lines import lines_of
+from quantarray.ops.products.rank_lines import SURE, lines_of
 
-BITS = 4, 5, 6, 7, 8
+BITS = 3, 4, 5, 6, 7, 8
+MANY = 5, 6, 7, 8  # bits whose lines may be corrected
 
 
 def even(rng, count, channels, dtype):
@@ -40,7 +41,7 @@ def near(thresholds):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(BITS), st.integers(1, 130), st.sampled_from(["i4", "i8"]))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(MANY), st.integers(1, 130), st.sampled_from(["i4", "i8"]))
 def test_lines_give_ranks(seed, bits, channels, dtype):
     """Lines of evenly spaced thresholds are there, and exact at every threshold."""
     rng = np.random.default_rng(seed)
@@ -65,14 +66,48 @@ def ranks_in_single(lines, t, v):
     """Ranks of v in float32, compared with thresholds only where a fraction is far from a half, as kernels do."""
     slope, shift, least, most, right = lines.astype(np.float32)
     half = np.float32(0.5)
-    z = np.clip(v.astype(np.int32).astype(np.float32) * slope + (shift + half), least + half, most + np.float32(1.25))
+    z = v.astype(np.int32).astype(np.float32) * slope + (shift + half)
+    if (right == SURE).all():
+        assert (np.abs(z) < 2**31).all()
+        return np.clip(np.trunc(z).astype(np.int32), least, most + 1)
+    z = np.clip(z, least + half, most + np.float32(1.25))
     ranks, lower = z.astype(np.int64), (z - half).astype(np.int64)
     checked = lower + (v > np.take_along_axis(t, lower, axis=0))
     return np.where(np.abs(z - half - ranks) > right, checked, ranks)
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(BITS), st.integers(1, 130), st.booleans())
+def test_sure_lines_give_ranks(seed, bits, channels, moved):
+    """Lines that are never corrected are there for most quantisers, and right for all integers."""
+    rng = np.random.default_rng(seed)
+    t = even(rng, 2**bits - 1, channels, "i4")
+    if moved:
+        t = np.sort(t + rng.integers(-1, 2, t.shape).astype(np.int32), axis=0)
+    t = with_ends(rng, t).astype(np.int32)
+    lines = lines_of(t)
+    sure = lines.size > 0 and (lines[-1] == SURE).all()
+    event("sure" if sure else "not sure")
+    if sure:
+        v = np.concatenate([near(t), rng.integers(-(2**31) + 1, 2**31, (50, channels))])
+        assert (ranks_in_single(lines[-5:], t, v) == (v[:, None] > t).sum(axis=1)).all()
+    else:
+        assert not lines.size or bits in MANY
+
+
+@pytest.mark.parametrize("count", [7, 15, 31, 255])
+@pytest.mark.parametrize("step", [1.5, 7.3, 90.7])
+def test_quantisers_have_sure_lines(count, step):
+    """A quantiser whose steps are longer than a sum's unit has them, with lanes that pass one threshold, or none."""
+    t = np.floor(step * (np.arange(count)[:, None] + np.linspace(-20, 5, 40))).astype(np.int32)
+    number = np.arange(count)
+    t[:, 3], t[:, 4] = 2**31 - 1, -(2**31)
+    t[:, 5] = np.where(number < 2, -(2**31), np.where(number > 2, 2**31 - 1, 55))
+    assert (lines_of(t)[-1] == SURE).all()
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(BITS), st.integers(1, 130), st.sampled_from(["i4", "i8"]))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(MANY), st.integers(1, 130), st.sampled_from(["i4", "i8"]))
 def test_lines_near_ranks(seed, bits, channels, dtype):
     """Thresholds that are a unit off, or a quarter of their distance, have lines that are corrected."""
     rng = np.random.default_rng(seed)
@@ -97,7 +132,7 @@ def test_uneven_thresholds_have_none(moved):
     assert lines_of(t).shape == (5, 3)
     t[100, 1], t[50, 1] = t[100, 1] + moved, t[50, 1] - 2 * moved
     assert not lines_of(t).size
-    assert not lines_of(t.astype(np.float64)).size and not lines_of(t[:14]).size
+    assert not lines_of(t.astype(np.float64)).size and not lines_of(t[:6]).size
     assert not lines_of(t.astype(np.int64)[:, :1] + 2**40).size  # float64 products are not exact enough
 
 

@@ -12,7 +12,7 @@ import quantarray as qa
 from quantarray.arrays.array import validate
 from quantarray.cpu.int8 import stored_bytes
 from quantarray.cpu.runtime import isa
-from quantarray.nn.plan import recording
+from quantarray.nn.plan import memory, recording
 
 _ACTIVATIONS = range(4), range(5), range(-3, 5), (-3, -1, 1, 3), range(16), range(-9, 3), range(32), range(256)
 _WEIGHTS = (-1, 0, 1), range(-4, 4), range(-7, 8), range(-128, 128), range(256)
@@ -79,6 +79,18 @@ def _networks(draw):
 @pytest.fixture(autouse=True)
 def _few_planes_too(monkeypatch):
     monkeypatch.setattr(stored_bytes, "LEAST", 2)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_clear(monkeypatch):
+    """Bytes are written whole: a plan's memory begins with ones."""
+    plan = memory.Memory.__init__
+
+    def filled(self, *arguments):
+        plan(self, *arguments)
+        self.bytes[...] = 255
+
+    monkeypatch.setattr(memory.Memory, "__init__", filled)
 
 
 @pytest.fixture

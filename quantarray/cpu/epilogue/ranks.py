@@ -14,6 +14,7 @@ from ..runtime.isa import COUNTING
 
 BLENDED = 4  # planes whose thresholds are loaded as vectors; for those below, each lane loads its own
 NEAR = 5  # rows of lines whose ranks are corrected
+_NO_CODES = ir.Constant(ir.VectorType(I8, LANES), None)
 _GATHERS = COUNTING not in ("portable", "neon", "avx2")
 
 
@@ -23,9 +24,9 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
 
     Rank l is the number of t with values[start + l] > thresholds[t, at + l]. There are 2**planes - 1 thresholds for
     words[planes rows words]; they ascend in t, and NaN among them is below all. Bits are flipped where those of `flip`
-    are ones. With one plane for several, byte channel + l of words[0, row] |= the rank; channel is a multiple of 32. If
-    there are lines[:, at + l], of `rank_lines.py`, ranks are read from them. All arrays are C-contiguous and indexed
-    flat, values and thresholds int32, int64, float32 or float64 alike.
+    are ones. With one plane for several, byte channel + l of words[0, row] is set to the rank, those after the channels
+    to 0; channel is a multiple of 32. If there are lines[:, at + l], of `rank_lines.py`, ranks are read from them. All
+    arrays are C-contiguous and indexed flat, values and thresholds int32, int64, float32 or float64 alike.
     """
     i64 = types.int64
     signature = types.void(values, i64, thresholds, lines, i64, types.uint64, i64, i64, words, i64)
@@ -42,6 +43,11 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
         planes = builder.ctpop(shape_of(context, builder, signature, args, 2)[0])
         bits = pointer(context, builder, signature, args, 8, builder.mul(args[9], length))
         between = builder.mul(rows, length)
+        with builder.if_then(are_bytes(builder, held, planes)):
+            builder.store(
+                _NO_CODES, place_of(builder, builder.bitcast(bits, I8.as_pointer()), args[7], _NO_CODES.type), align=1
+            )
+            clear_rest(builder, bits, length, args[7])
         shared = _function(builder.module, values.type.pointee, compare)
         builder.call(shared, [values, limits, apart, lines, numbers, lanes, *args[5:8], bits, planes, between, held])
 
@@ -129,6 +135,21 @@ def _storing(builder, flip, valid, channel, words, planes, between, held):
                     add(builder.gep(place, [const(1)]), builder.lshr(bits, builder.sub(const(64), shift)))
 
     return store
+
+
+def clear_rest(builder, words, length, channel, pixels=None, apart=None):
+    """Clear the bytes after those of 32 channels in the last word of rows of bytes, whose last channels these may be.
+
+    Rows are `length` numbers of 64 bits, so there is such a rest where an odd number of blocks has channels. A block
+    that is stored there later replaces it.
+    """
+    even = builder.icmp_signed("==", builder.and_(channel, const(63)), const(0))
+    last = builder.icmp_signed("==", builder.add(channel, const(64)), builder.shl(length, const(3)))
+    with builder.if_then(builder.and_(even, last)):
+        rest = builder.gep(builder.bitcast(words, I8.as_pointer()), [builder.add(channel, const(LANES))])
+        with cgutils.for_range(builder, const(1) if pixels is None else pixels) as pixel:
+            at = const(0) if apart is None else builder.mul(pixel.index, builder.shl(apart, const(3)))
+            builder.store(_NO_CODES, place_of(builder, rest, at, _NO_CODES.type), align=1)
 
 
 def are_bytes(builder, planes, several):

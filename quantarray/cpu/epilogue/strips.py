@@ -12,7 +12,7 @@ from ..llvm.vectors import F32, I8, I32, I64, LANES, const, full, joined, own_fu
 from ..llvm.views import flat
 from ..runtime.isa import FEATURES
 from ..runtime.jit import inline, inner
-from .ranks import BLENDED, NEAR, are_bytes, bisect, corrected, limits_of, shape_of
+from .ranks import BLENDED, NEAR, are_bytes, bisect, clear_rest, corrected, limits_of, shape_of
 
 _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in registers
 _LEAST = 3  # planes of codes that have lines
@@ -29,7 +29,7 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
     There are 2^planes - 1 thresholds of ascending order for at most BLENDED planes; channel is a multiple of 32. dots
     are `Rows` of int32, int64, float32 or float64, for floats without extra and step; extra is a `View`, limits a
     `Limits`, words `Rows` of an array[planes rows words]; with one plane for several, byte channel + l of words[p] is
-    set to the code.
+    set to the code, and those after the channels to 0.
     """
     i64 = types.int64
     signature = types.void(dots, i64, extra, limits, i64, i64, words)
@@ -46,6 +46,8 @@ def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
         real = isinstance(signature.args[0].dtype, types.Float)
         compare = ir.IRBuilder.fcmp_unordered if real else ir.IRBuilder.icmp_signed
         as_bytes = are_bytes(builder, planes, count)
+        with builder.if_then(as_bytes):
+            clear_rest(builder, words, row_words, channel, pixels, apart)
 
         def load(data, lane):
             return builder.load(place_of(builder, data, lane, vector), align=4)
@@ -198,6 +200,8 @@ def put_strip_by_lines(typingctx, dots, pixels, extra, limits, singles, step, ch
         plane = builder.mul(rows, row_words)
         operands = [dots, next_row, pixels, extras, limits, singles, apart, flips, used, step]
         operands += [first, plane, next_pixel, planes, as_bytes]
+        with builder.if_then(as_bytes):
+            clear_rest(builder, words, row_words, channel, pixels, next_pixel)
         sure = builder.icmp_signed("<", shape_of(context, builder, signature, args, 10)[0], const(NEAR))
         with builder.if_else(sure) as (by_four, by_five):
             with by_four:

@@ -43,6 +43,6 @@ def store_bytes(recorder: Recorder, others: Iterable[Array]) -> None:
         if number in left_out or not fits or any(use.words.nbytes != place.nbytes for use in users):
             continue
         _, rows, length = first.words.shape
-        stored = recorder.array((1, rows, _WORDS * length), np.uint64, place.cleared)
+        stored = recorder.array((1, rows, _WORDS * length), np.uint64)  # whose rows are written whole
         for use in users:
             use.launch.replace(use.words, stored.reshape(1, *use.words.shape[1:-1], -1))

@@ -48,15 +48,17 @@ def _elementwise(
         wrong = 0
         for begin in range(first, last, _TOGETHER):
             end = min(begin + _TOGETHER, last)
-            for row in range(begin, end):
-                at, to = row * channels, (row - begin) * width
-                wrong |= apply_steps(x, at, scale, other, at, other_scale, steps, constants, v, to, channels)
-                if values.size:
-                    for c in range(np.uint64(channels)):
-                        values[np.uint64(row), c] = v[np.uint64(to) + c]
+            at, number = begin * channels, end - begin
+            wrong |= apply_steps(
+                x, at, scale, other, other_scale, steps, constants, v, 0, channels, number, width
+            )  # fmt: skip
+            for i in range(np.uint64(number if values.size else 0)):
+                for c in range(np.uint64(channels)):
+                    values[np.uint64(begin) + i, c] = v[i * np.uint64(width) + c]
             if search and count < 1 << BLENDED:
                 words = Rows(out, begin * out.shape[2], out.shape[2])
-                for at in range(0, limits.shape[1], LANES):  # also zeros after the channels
+                wide = limits.shape[1] if out.shape[0] > 1 or count == 1 else channels  # planes: zeros after them, too
+                for at in range(0, wide, LANES):
                     bounds = Limits(limits, at, _half(flip, 0, at), _half(flip, 1, at))
                     put_strip(Rows(v, at, width), end - begin, View(no_extra, 0), bounds, 1, at, words)
             elif search:

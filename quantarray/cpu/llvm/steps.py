@@ -6,22 +6,28 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ...kernels.operands import ADD, ADD_OTHER, AFFINE, DIV, MAX, MIN, MUL, PRELU, RSUB, SUB
-from .vectors import F32, F64, I64, const, place_of, pointer
+from .vectors import F32, F64, I64, const, joined, lanes_of, place_of, pointer, slot_of
 
-# Lanes of vectors; of the longest, four registers, constants of a step are loaded for one choice of it. The last vector
-# of a row begins earlier, so that it is whole: one by one, the last 8 of 24 channels took as long as 64
-_LONG, _WHOLE, _SINGLE = _LANES = 64, 16, 1
+# Lanes of vectors; of the longest, four registers, constants of a step are loaded for one choice of it. Shorter ones are
+# those of four rows together. The last vector of a row begins earlier, so that it is whole: one by one, the last 8 of 24
+# channels took as long as 64
+_LONG, _WHOLE, _SINGLE = 64, 16, 1
+_ROWS = 4
 
 
 @intrinsic
-def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, constants, v, to, channels):
-    """v[to + c] = the float32 value x[at + c] after all steps, c < channels; first times scale[c] in float64, if any.
+def apply_steps(
+    typingctx, x, at, scale, other, other_scale, steps, constants, v, to, channels, rows, apart
+):  # fmt: skip
+    """v[to + r * apart + c] = the float32 value x[at + r * channels + c] after all steps, c < channels, r < rows.
 
-    Arrays are C-contiguous and flat, but constants, which has a row for each step; x and other of any number type,
-    `other` read where it and `other_scale` are no empty arrays. Return 1 if a result is NaN, else 0.
+    First it is taken times scale[c] in float64, if there is a scale. Arrays are C-contiguous and flat, but constants,
+    which has a row for each step; x and other of any number type, `other` read where x is if it and `other_scale` are
+    no empty arrays. Return 1 if a result is NaN, else 0. There is at least one row.
     """
+    number = types.int64
     signature = types.int64(
-        x, types.int64, scale, other, types.int64, other_scale, steps, constants, v, types.int64, types.int64
+        x, number, scale, other, other_scale, steps, constants, v, number, number, number, number
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
@@ -34,57 +40,71 @@ def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, co
         def items(i):
             return array(i).nitems
 
-        width = cgutils.unpack_tuple(builder, array(7).shape, 2)[1]
+        at, to, channels, rows, apart = args[1], *args[8:]
+        width = cgutils.unpack_tuple(builder, array(6).shape, 2)[1]
         sources = [
-            (data(0, args[1]), signature.args[0].dtype, data(2), items(2)),
-            (data(3, args[4]), signature.args[3].dtype, data(5), items(5)),
+            (data(0, at), signature.args[0].dtype, data(2), items(2), None),
+            (data(3, at), signature.args[3].dtype, data(4), items(4), items(3)),
         ]
         wrong = cgutils.alloca_once_value(builder, const(0))
-        start = const(0)
-        short = builder.icmp_signed("<", args[10], const(_WHOLE))
-        for lanes in _LANES:
-            rest = builder.sub(args[10], start)
-            rounded = builder.add(rest, const(_WHOLE - 1)) if lanes == _WHOLE else rest
-            count = builder.sdiv(rounded, const(lanes))
-            if lanes == _WHOLE:
-                count = builder.select(short, const(0), count)
-            with cgutils.for_range(builder, count) as part:
-                begin = builder.add(start, builder.mul(part.index, const(lanes)))
-                if lanes == _WHOLE:
-                    last = builder.sub(args[10], const(_WHOLE))
-                    begin = builder.select(builder.icmp_signed(">", begin, last), last, begin)
-                value, second = (
-                    _load(builder, source, begin, lanes, present)
-                    for source, present in zip(sources, (None, items(3)), strict=True)
-                )
-                with cgutils.for_range(builder, items(6)) as step:
-                    k = builder.gep(data(7), [builder.add(builder.mul(step.index, width), begin)])
-                    constant = builder.load(place_of(builder, k, 0, value.type.pointee), align=4)
-                    kind = builder.load(builder.gep(data(6), [step.index]))
-                    _take_step(builder, kind, value, constant, builder.gep(k, [width]), second)
-                result = builder.load(value)
-                builder.store(result, place_of(builder, data(8, args[9]), begin, result.type), align=4)
-                nan = builder.fcmp_unordered("uno", result, result)
-                some = builder.icmp_unsigned("!=", builder.bitcast(nan, ir.IntType(lanes)), ir.IntType(lanes)(0))
-                builder.store(builder.or_(builder.load(wrong), builder.zext(some, I64)), wrong)
-            start = builder.add(start, builder.mul(count, const(lanes)))
+
+        def take(of_rows, begin, lanes):
+            """Apply all steps to `lanes` channels of some rows."""
+            places = [builder.add(builder.mul(row, channels), begin) for row in of_rows]
+            value, second = (_load(builder, source, places, begin, lanes) for source in sources)
+            with cgutils.for_range(builder, items(5)) as step:
+                k = builder.gep(data(6), [builder.add(builder.mul(step.index, width), begin)])
+                kind = builder.load(builder.gep(data(5), [step.index]))
+                _take_step(builder, kind, value, k, width, lanes, second)
+            result = builder.load(value)
+            for i, row in enumerate(of_rows):
+                part = lanes_of(builder, result, i * lanes, lanes)
+                place = builder.add(builder.mul(row, apart), begin)
+                builder.store(part, place_of(builder, data(7, to), place, part.type), align=4)
+            nan = builder.fcmp_unordered("uno", result, result)
+            every = ir.IntType(result.type.count)
+            some = builder.icmp_unsigned("!=", builder.bitcast(nan, every), every(0))
+            builder.store(builder.or_(builder.load(wrong), builder.zext(some, I64)), wrong)
+
+        long, most = builder.sdiv(channels, const(_LONG)), builder.sub(rows, const(1))
+        done = builder.mul(long, const(_LONG))
+        with cgutils.for_range(builder, rows) as row, cgutils.for_range(builder, long) as part:
+            take([row.index], builder.mul(part.index, const(_LONG)), _LONG)
+        rest, short = builder.sub(channels, done), builder.icmp_signed("<", channels, const(_WHOLE))
+        groups = builder.sdiv(builder.add(rows, const(_ROWS - 1)), const(_ROWS))
+        with cgutils.for_range(builder, groups) as group:
+            first = builder.mul(group.index, const(_ROWS))
+            near = [builder.add(first, const(i)) for i in range(_ROWS)]
+            near = [builder.select(builder.icmp_signed("<", row, most), row, most) for row in near]
+            with builder.if_else(short) as (few, many):
+                with few, cgutils.for_range(builder, rest) as part:
+                    take(near, part.index, _SINGLE)
+                with many:
+                    count = builder.sdiv(builder.add(rest, const(_WHOLE - 1)), const(_WHOLE))
+                    with cgutils.for_range(builder, count) as part:
+                        begin = builder.add(done, builder.mul(part.index, const(_WHOLE)))
+                        last = builder.sub(channels, const(_WHOLE))
+                        take(near, builder.select(builder.icmp_signed(">", begin, last), last, begin), _WHOLE)
         return builder.load(wrong)
 
     return signature, codegen
 
 
-def _load(builder, source, begin, lanes, present):
-    """Return a slot with values of a row as float32, those of an operand that is not there 0."""
-    data, kind, scale, scales = source
-    floats, wide = ir.VectorType(F32, lanes), ir.VectorType(F64, lanes)
-    slot = cgutils.alloca_once_value(builder, ir.Constant(floats, [0.0] * lanes))
+def _load(builder, source, places, begin, lanes):
+    """Return a slot with values of some rows as float32, those of an operand that is not there 0."""
+    data, kind, scale, scales, present = source
+    count = lanes * len(places)
+    floats, wide = ir.VectorType(F32, count), ir.VectorType(F64, count)
+    slot = slot_of(builder, ir.Constant(floats, [0.0] * count))
     has_values = builder.icmp_signed("!=", const(1) if present is None else present, const(0))
     with builder.if_then(has_values):
         vector = ir.VectorType(data.type.pointee, lanes)
-        values = builder.load(place_of(builder, data, begin, vector), align=kind.bitwidth // 8)
+        parts = [builder.load(place_of(builder, data, at, vector), align=kind.bitwidth // 8) for at in places]
+        values = joined(builder, parts)
         with builder.if_else(builder.icmp_signed("!=", scales, const(0))) as (scaled, plain):
             with scaled:
-                factor = builder.load(place_of(builder, scale, begin, wide), align=8)
+                factor = builder.load(place_of(builder, scale, begin, ir.VectorType(F64, lanes)), align=8)
+                factor = joined(builder, [factor] * len(places))
                 product = builder.fmul(_converted(builder, values, kind, wide), factor)
                 builder.store(builder.fptrunc(product, floats), slot)
             with plain:
@@ -98,12 +118,20 @@ def _converted(builder, values, kind, to):
     return builder.sitofp(values, to) if kind.signed else builder.uitofp(values, to)
 
 
-def _take_step(builder, kind, slot, k, following, second):
+def _take_step(builder, kind, slot, at, width, lanes, second):
     """Replace the values of a slot by a step's results; comparisons leave NaN as it is.
 
-    `following` is the place of the next step's constants. The step after an affine one leaves the values as they are.
+    Its constants for `lanes` channels are from `at` on, those of the next step `width` after them. The step after an
+    affine one leaves the values as they are.
     """
     v = builder.load(slot)
+
+    def constants(at):
+        of_row = ir.VectorType(F32, lanes)
+        row = builder.load(place_of(builder, at, 0, of_row), align=4)
+        return joined(builder, [row] * (v.type.count // lanes))
+
+    k = constants(at)
     zero = ir.Constant(v.type, [0.0] * v.type.count)
     results = {
         ADD: lambda: builder.fadd(v, k),
@@ -115,7 +143,7 @@ def _take_step(builder, kind, slot, k, following, second):
         MIN: lambda: builder.select(builder.fcmp_unordered("<", v, k), v, k),
         PRELU: lambda: builder.select(builder.fcmp_ordered("<", v, zero), builder.fmul(v, k), v),
         ADD_OTHER: lambda: builder.fadd(v, builder.load(second)),
-        AFFINE: lambda: _affine(builder, v, k, following),
+        AFFINE: lambda: _affine(builder, v, k, constants(builder.gep(at, [width]))),
     }
     end = builder.append_basic_block("taken")
     choice = builder.switch(kind, end)
@@ -128,9 +156,8 @@ def _take_step(builder, kind, slot, k, following, second):
     builder.position_at_end(end)
 
 
-def _affine(builder, v, k, offsets):
+def _affine(builder, v, k, offset):
     """v * k + offset in float64, where the product is exact, rounded once."""
     wide = ir.VectorType(F64, v.type.count)
-    offset = builder.load(place_of(builder, offsets, 0, v.type), align=4)
     product, added = builder.fmul(builder.fpext(v, wide), builder.fpext(k, wide)), builder.fpext(offset, wide)
     return builder.fptrunc(builder.fadd(product, added), v.type)

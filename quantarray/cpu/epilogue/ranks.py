@@ -14,7 +14,7 @@ from ..runtime.isa import COUNTING
 
 BLENDED = 4  # planes whose thresholds are loaded as vectors; for those below, each lane loads its own
 NEAR = 5  # rows of lines whose ranks are corrected
-_NO_CODES = ir.Constant(ir.VectorType(I8, LANES), None)
+NO_CODES = ir.Constant(ir.VectorType(I8, LANES), None)
 _GATHERS = COUNTING not in ("portable", "neon", "avx2")
 
 
@@ -45,7 +45,7 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
         between = builder.mul(rows, length)
         with builder.if_then(are_bytes(builder, held, planes)):
             builder.store(
-                _NO_CODES, place_of(builder, builder.bitcast(bits, I8.as_pointer()), args[7], _NO_CODES.type), align=1
+                NO_CODES, place_of(builder, builder.bitcast(bits, I8.as_pointer()), args[7], NO_CODES.type), align=1
             )
             clear_rest(builder, bits, length, args[7])
         shared = _function(builder.module, values.type.pointee, compare)
@@ -149,7 +149,7 @@ def clear_rest(builder, words, length, channel, pixels=None, apart=None):
         rest = builder.gep(builder.bitcast(words, I8.as_pointer()), [builder.add(channel, const(LANES))])
         with cgutils.for_range(builder, const(1) if pixels is None else pixels) as pixel:
             at = const(0) if apart is None else builder.mul(pixel.index, builder.shl(apart, const(3)))
-            builder.store(_NO_CODES, place_of(builder, rest, at, _NO_CODES.type), align=1)
+            builder.store(NO_CODES, place_of(builder, rest, at, NO_CODES.type), align=1)
 
 
 def are_bytes(builder, planes, several):

@@ -171,6 +171,18 @@ def single_lines(lines):
     return singles
 
 
+@inner
+def ends_of_lines(singles, flip, thresholds, channels):
+    """Return the ends of `ByteLines` for lines of four rows: of channels, the first lanes; empty without such lines."""
+    lanes = singles.shape[1] if singles.shape[0] < NEAR else 0
+    ends = np.empty((4, lanes), np.uint8)
+    for lane in range(lanes):
+        ends[0, lane], ends[1, lane] = np.uint8(singles[2, lane]), np.uint8(singles[3, lane])
+        down = flip.size > 0 and (np.int64(flip[lane // 32]) >> (lane % 32)) & 1
+        ends[2, lane], ends[3, lane] = thresholds if down else 0, 255 if lane < channels else 0
+    return ends
+
+
 @intrinsic
 def put_strip_by_lines(typingctx, dots, pixels, extra, limits, singles, step, channel, words):
     """Store codes as `put_strip` does, of 3 to 8 planes, whose thresholds have `single_lines`.
@@ -295,6 +307,12 @@ def byte_of(builder, z, sums):
 def unsigned_extreme(builder, sign, a, b):
     """Return the greater or the lesser number of each lane, unsigned."""
     return builder.select(builder.icmp_unsigned(sign, a, b), a, b)
+
+
+def code_of_rank(builder, rank, least, most, turned, used):
+    """Return bytes used & (turned ^ the rank of least .. most)."""
+    rank = unsigned_extreme(builder, ">", unsigned_extreme(builder, "<", rank, most), least)
+    return builder.and_(builder.xor(rank, turned), used)
 
 
 def _clipped(builder, z, line):

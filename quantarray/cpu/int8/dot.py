@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..epilogue.finish import finish_tile, flips_and_lanes, target
-from ..epilogue.strips import are_in_strips, put_codes, single_lines
+from ..epilogue.strips import are_in_strips, ends_of_lines, put_codes, single_lines
 from ..llvm.vectors import LANES, TILE
-from ..llvm.views import ByteWeights, Limits, Planes, Rows, RunSpan, TileSpan, View
+from ..llvm.views import ByteLines, ByteWeights, Limits, Planes, Rows, RunSpan, TileSpan, View
 from ..popcount.affine import Added
 from ..popcount.packed_weights import QUADS, interleave, restore
 from ..popcount.tile_tasks import Effort, Task, drive, tiles_of
@@ -24,7 +24,7 @@ from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
 from .amx_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
 from .dot_amx import dot_rows
-from .dot_tile import dot_tile
+from .dot_tile import dot_codes, dot_tile
 from .expand import expand
 from .im2row import line_up, row_bytes, whole_spans
 from .interface import QUAD
@@ -114,6 +114,17 @@ def _spare_quads(w):
     return spare if spare >= _SPARE else 0
 
 
+@inline
+def _dot_codes(codes, windows, tile, weights, stretch, places, lanes, added, lines, words):
+    """Store the codes of a tile's pixels in channels of some blocks, as bytes."""
+    kind = places.kinds[tile]
+    spans = RunSpan(stretch.spans, stretch.firsts[kind], stretch.firsts[kind + 1])
+    extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
+    rows, size = View(places.rows, tile * TILE), places.sizes[tile]
+    windows = View(windows, tile * TILE)
+    dot_codes(codes, windows, weights, spans, rows, size, extra, lines, lanes.at, lanes.channel, words)
+
+
 @inner
 def _find_strips(places, band, slots, strips, firsts):
     """Find neighbouring pixels of a border class among the tiles of a band, whose sums are side by side.
@@ -177,6 +188,9 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
     of_half_words = w.groups == 1 or w.group_lanes % LANES == 0  # lanes of a block
     strips, first_strip = np.empty((BAND * TILE, 4), np.int64), np.empty(BAND + 1, np.int64)
     in_strips = are_in_strips(to, singles) and added.along == 0 and of_half_words
+    # Codes as bytes whose lines are right for all sums of one stretch leave registers as they are
+    lines = ByteLines(singles, ends_of_lines(singles, finish.flip, finish.thresholds.shape[0], w.group_lanes))
+    at_once = in_strips and stretches == 1 and added.step == 1 and words.shape[0] == 1 and lines.ends.size > 0
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0
@@ -190,7 +204,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                 band, buffer = line_up(matrix, x, plan, length, tiles, buffer, places.origins, windows)
             codes = buffer.codes
             place_tiles(plan, low, band, tiles.shift, places)
-            if in_strips and nth == 0:
+            if in_strips and nth == 0 and not at_once:
                 _find_strips(places, band, slots, strips, first_strip)
             for i in range(band if added.along else 0):
                 _sum_windows(codes, windows, i, places.kinds[i], firsts, spans, ones)
@@ -200,6 +214,11 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                 near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
                 pair_weights, stretch = ByteWeights(weights, weight, apart, near), Stretch(spans, firsts[s], s == 0)
                 expand_blocks(w, pair, (begin, stop), base, unit, pair_weights)
+                if matrix is None and at_once:
+                    lanes = lanes_of(group, pair)
+                    for i in range(band):
+                        _dot_codes(codes, windows, i, pair_weights, stretch, places, lanes, added, lines, words)
+                    continue
                 if matrix is not None:
                     rows, sums = Rows(codes, windows[0, 0], row_bytes(length)), Rows(totals, 0, apart_blocks * LANES)
                     some = RunSpan(spans, firsts[s, 0], firsts[s, 1])

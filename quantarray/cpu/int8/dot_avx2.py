@@ -6,7 +6,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from ..llvm.vectors import I8, I16, I32, LANES
-from .interface import tile_dotter
+from .interface import tile_coder, tile_dotter
 
 DOT_PASSES = 6  # pairs of planes that `count_tile` counts in the same time: see `../costs.py`
 DOT_ALONE = 1
@@ -37,4 +37,5 @@ class Pairs:
 
 
 # 16 channels of 4 pixels are 8 of the 16 registers; a second walk over the contraction takes the next 16
-dot_tile = tile_dotter(Pairs(8, 16, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"))
+_PAIRS = Pairs(8, 16, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
+dot_tile, dot_codes = tile_dotter(_PAIRS), tile_coder(_PAIRS)

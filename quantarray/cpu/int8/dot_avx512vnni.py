@@ -5,7 +5,7 @@ from numba.core import cgutils
 
 from ..llvm.vectors import I32, LANES
 from ..runtime.isa import COUNTING
-from .interface import tile_dotter
+from .interface import tile_coder, tile_dotter
 
 # Pairs of planes that are counted in the same time, by `count_tile` or by shuffles: see `../costs.py`
 DOT_PASSES = 2.5 if COUNTING == "avx512bw" else 5
@@ -30,4 +30,4 @@ class Vnni:
         return builder.call(dot, [total, codes, weights])
 
 
-dot_tile = tile_dotter(Vnni)
+dot_tile, dot_codes = tile_dotter(Vnni), tile_coder(Vnni)

@@ -10,7 +10,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..llvm.vectors import I32, LANES, TILE, const, place_of, pointer, splat
+from ..epilogue.ranks import NO_CODES, shape_of
+from ..epilogue.strips import byte_of, code_of_rank, on_line
+from ..llvm.vectors import F32, I8, I32, LANES, PAIR, TILE, const, joined, place_of, pointer, splat
 from ..llvm.views import flat
 
 QUAD = 4  # neighbours of the contraction whose products one instruction adds to a 32-bit lane
@@ -52,19 +54,67 @@ def tile_dotter(kernel):
                 for branch, blocks in ((one, 1), (two, 2)):
                     with branch:
                         for vectors in kernel.sweeps(blocks):
-                            _sweep(
-                                builder, kernel, vectors, rows, (weights, args[5]), spans, args[10], (totals, args[13])
-                            )
+                            sums = _sweep(builder, kernel, vectors, rows, (weights, args[5]), spans)
+                            _add(builder, sums, vectors, args[10], (totals, args[13]))
 
         return signature, codegen
 
     return dot_tile
 
 
-def _sweep(builder, kernel, vectors, rows, weights, spans, fresh, totals):
+def tile_coder(kernel):
+    """Build the `dot_codes` of a kernel for one instruction set, as `tile_dotter` its `dot_tile`."""
+
+    @intrinsic
+    def dot_codes(typingctx, codes, places, weights, spans, rows, size, extra, lines, lane, channel, words):
+        """Store the codes of the sums of `dot_tile` as bytes channel .. of words[rows[p]], for p < size <= 4.
+
+        Codes are those of `put_strip_by_lines`, with lines that are all right and step 1: 32 or 64 channels, those from
+        `lane` on of `ByteLines` and from the start of the `View` extra. rows are a `View`, words uint64[1 rows words].
+        The sums stay in registers: to store and load them took a third of a convolution of 16 to 96 channels.
+        """
+        i64 = types.int64
+        signature = types.void(codes, places, weights, spans, rows, i64, extra, lines, i64, i64, words)
+
+        def codegen(context, builder, signature, args):
+            signature, args = flat(context, builder, signature, args)
+            codes, lines, ends, words = (pointer(context, builder, signature, args, i) for i in (0, 15, 16, 19))
+            places, weights, targets, extra = (
+                pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 3, 10, 13)
+            )
+            rows = [builder.gep(codes, [builder.load(builder.gep(places, [const(p)]))]) for p in range(TILE)]
+            spans = pointer(context, builder, signature, args, 7), args[8], args[9]
+            width, length = (shape_of(context, builder, signature, args, i)[-1] for i in (15, 19))
+            nowhere = cgutils.alloca_once(builder, ir.ArrayType(I8, 2 * PAIR))
+            row_bytes, to = builder.shl(length, const(3)), []
+            for p in range(TILE):
+                at = builder.add(builder.mul(builder.load(builder.gep(targets, [const(p)])), row_bytes), args[18])
+                row = builder.gep(builder.bitcast(words, I8.as_pointer()), [at])
+                inside = builder.icmp_signed("<", const(p), args[12])
+                to.append(builder.select(inside, row, builder.bitcast(nowhere, I8.as_pointer())))
+            lines = [builder.gep(lines, [builder.add(args[17], builder.mul(width, const(k)))]) for k in range(2)]
+            ends = [builder.gep(ends, [builder.add(args[17], builder.mul(width, const(k)))]) for k in range(4)]
+            with builder.if_else(builder.icmp_signed("==", args[6], const(1))) as (one, two):
+                for branch, blocks in ((one, 1), (two, 2)):
+                    with branch:
+                        for vectors in kernel.sweeps(blocks):
+                            sums = _sweep(builder, kernel, vectors, rows, (weights, args[5]), spans)
+                            _encode(builder, sums, vectors, extra, lines, ends, to)
+                        if blocks == 1:
+                            last = builder.icmp_signed("==", builder.add(args[18], const(PAIR)), row_bytes)
+                            with builder.if_then(last):
+                                for row in to:
+                                    builder.store(NO_CODES, place_of(builder, row, LANES, NO_CODES.type), align=1)
+
+        return signature, codegen
+
+    return dot_codes
+
+
+def _sweep(builder, kernel, vectors, rows, weights, spans):
     """Sum up some vectors of lanes: `vectors` are the numbers of their first lanes among the blocks' 32 or 64.
 
-    weights and totals are (pointer, distance of blocks), spans (pointer, first, last).
+    weights are (pointer, distance of blocks), spans (pointer, first, last). Returns slots of sums by pixel and vector.
     """
     row, (spans, first, last) = ir.VectorType(I32, kernel.lanes), spans
     sums = [[cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in vectors] for _ in range(TILE)]
@@ -84,6 +134,32 @@ def _sweep(builder, kernel, vectors, rows, weights, spans, fresh, totals):
                 code = splat(builder, builder.load(builder.gep(codes[p], [step.index]), align=1), kernel.lanes)
                 for slot, column in zip(sums[p], loaded, strict=True):
                     builder.store(kernel.add(builder, builder.load(slot), code, column), slot)
+    return sums
+
+
+def _encode(builder, sums, vectors, extra, lines, ends, to):
+    """Store codes of sums at a pointer for each pixel."""
+    of_block = LANES // sums[0][0].type.pointee.count
+    for i in range(0, len(vectors), of_block):
+        firsts = vectors[i : i + of_block]
+        kind, floats = sums[0][0].type.pointee, ir.VectorType(F32, sums[0][0].type.pointee.count)
+        fixed = [builder.load(place_of(builder, extra, first, kind), align=4) for first in firsts]
+        slopes, shifts = (
+            [builder.load(place_of(builder, row, first, floats), align=4) for first in firsts] for row in lines
+        )
+        some = ir.VectorType(I8, len(firsts) * kind.count)
+        limits = [builder.load(place_of(builder, row, firsts[0], some), align=1) for row in ends]
+        for of_pixel, row in zip(sums, to, strict=True):
+            parts = [
+                builder.add(*pair) for pair in zip(fixed, map(builder.load, of_pixel[i : i + of_block]), strict=True)
+            ]
+            parts = [on_line(builder, *one, True) for one in zip(parts, slopes, shifts, strict=True)]
+            ranks = builder.trunc(joined(builder, [byte_of(builder, z, kind) for z in parts]), some)
+            builder.store(code_of_rank(builder, ranks, *limits), place_of(builder, row, firsts[0], some), align=1)
+
+
+def _add(builder, sums, vectors, fresh, totals):
+    """Store sums as totals (pointer, distance of blocks), or add them where they are not `fresh`."""
     with builder.if_else(fresh) as (store, add):
         with store:
             _move(builder, sums, vectors, totals, lambda total, place: total)

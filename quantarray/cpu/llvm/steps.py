@@ -8,8 +8,8 @@ from numba.extending import intrinsic
 from ...kernels.operands import ADD, ADD_OTHER, AFFINE, DIV, MAX, MIN, MUL, PRELU, RSUB, SUB
 from .vectors import F32, F64, I64, const, joined, lanes_of, place_of, pointer, slot_of
 
-# Lanes of vectors; of the longest, four registers, constants of a step are loaded for one choice of it. Shorter ones are
-# of four rows together. The last vector of a row begins earlier, so that it is whole: one by one, the last 8 of 24
+# Lanes of vectors; of the longest, four registers, constants of a step are loaded for one choice of it. Shorter ones
+# are of four rows together. The last vector of a row begins earlier, so that it is whole: one by one, the last 8 of 24
 # channels took as long as 64
 _LONG, _WHOLE, _SINGLE = 64, 16, 1
 _ROWS = 4

@@ -78,6 +78,13 @@ class Limits(NamedTuple):
     used: np.uint64
 
 
+class ByteLines(NamedTuple):
+    """A table from sums to codes as bytes: trunc(slope * sum + shift) in float32, clipped and perhaps turned."""
+
+    lines: np.ndarray  # float32[4 lanes]: slopes, shifts, ..
+    ends: np.ndarray  # uint8[4 lanes]: least and greatest rank, bits that are turned, bits that are used
+
+
 def flat(context, builder, signature, args):
     """Return (signature, args) of an intrinsic with tuples replaced by their fields; integers become int64."""
     kinds, values = [], []

@@ -64,6 +64,7 @@ _FILES = {
     "max_pool": "reduction.pool",
     "pool_values": "reduction.dense_pool",
     "float_product": "float32.product",
+    "scaled_product": "float32.product",
     "row_product": "float32.row_products",
     "row_product_spaced": "float32.row_products",
     "row_product_levels": "float32.row_products",

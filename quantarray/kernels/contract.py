@@ -26,6 +26,7 @@ from .float_products import row_product as row_product
 from .float_products import row_product_levels as row_product_levels
 from .float_products import row_product_scaled as row_product_scaled
 from .float_products import row_product_spaced as row_product_spaced
+from .float_products import scaled_product as scaled_product
 from .one_pass import map_reduce as map_reduce
 from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
 from .searches import add_candidates as add_candidates

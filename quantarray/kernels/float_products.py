@@ -17,6 +17,11 @@ def float_product(x: Array, form: Array, grid: Array, w: Array, bias: Array, out
     grid as of `pool_values`; a tap outside is 0. Fewer rows of w: channels of an output's group."""
 
 
+def scaled_product(x: Array, w: Array, scale: Array, out: Array) -> None:
+    """Multiply rows by integers with a scale for each column: `float_product` of x float32[r k] and the values
+    float32(w * scale), w int8[k o], scale float32[o]. On the CPU only; out float32[r o] has elements."""
+
+
 def row_product(x: Array, values: Array, out: Array) -> None:
     """Multiply rows: out[r, o] = sum over k of x[r, k] values[o, k], float32, in 16 sums side by side.
 

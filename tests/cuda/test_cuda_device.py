@@ -65,6 +65,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "row_product_levels",
         "row_product_scaled",
         "row_product_spaced",
+        "scaled_product",
         "unroll",
         "winograd",
         "within_distance",

@@ -13,6 +13,7 @@ from .product_tile import ROWS, copy_channels, multiply_channels, multiply_rows
 
 _LEAST = 1 << 18  # products that are worth a parallel region
 _COLUMNS = 128  # of a task
+_NO_SCALE, _POINTS = np.empty(0, np.float32), np.array([(1, 1, 1, 0)] * 3)
 
 
 def float_product(x, form, grid, w, bias, out):
@@ -22,13 +23,20 @@ def float_product(x, form, grid, w, bias, out):
     workers = threads.workers(out.size * len(w), _LEAST)
     groups = int(form[0, 4] * grid[:, 0].prod()) // max(1, len(w))
     if groups > 1:
-        threads.run(_multiply_groups, (x, form, grid, w, bias, out, groups), tiles, workers)
+        threads.run(_multiply_groups, (x, form, grid, w, _NO_SCALE, bias, out, groups), tiles, workers)
         return
-    threads.run(_multiply_tiles, (x, form, grid, w, bias, out, chunks), tiles * chunks, workers)
+    threads.run(_multiply_tiles, (x, form, grid, w, _NO_SCALE, bias, out, chunks), tiles * chunks, workers)
+
+
+def scaled_product(x, w, scale, out):
+    form = np.array([(len(x), 1, 1, 1, len(w)), (len(w), 0, 0, 0, 1), (len(x), 1, 1, 1, 0)])
+    tiles, chunks = -(-len(out) // ROWS), max(1, out.shape[1] // _COLUMNS)
+    arguments = x.reshape(-1), form, _POINTS, w, scale, np.zeros(out.shape[1], np.float32), out, chunks
+    threads.run(_multiply_tiles, arguments, tiles * chunks, threads.workers(out.size * len(w), _LEAST))
 
 
 @Kernel
-def _multiply_tiles(x, form, grid, w, bias, out, chunks, first, last):
+def _multiply_tiles(x, form, grid, w, scale, bias, out, chunks, first, last):
     depth, channels, taps = len(w), form[0, 4], grid[0, 0] * grid[1, 0] * grid[2, 0]
     plain = taps == 1
     for axis in range(3):  # without padding before or after
@@ -48,12 +56,12 @@ def _multiply_tiles(x, form, grid, w, bias, out, chunks, first, last):
         r, source, next_element = 0, x if plain else rows, form[1, 4] if plain else 1
         while r < count:
             at, apart, alike = _stretch(row + r, count - r, form, grid) if plain else (0, depth, count)
-            multiply_rows(source, at, apart, next_element, alike, depth, w, bias, begin, columns, out, row + r)
+            multiply_rows(source, at, apart, next_element, alike, depth, w, scale, bias, begin, columns, out, row + r)
             r += alike
 
 
 @Kernel
-def _multiply_groups(x, form, grid, w, bias, out, groups, first, last):
+def _multiply_groups(x, form, grid, w, scale, bias, out, groups, first, last):
     """Gather the windows of a tile, of all channels where a group has one, else of a group, and multiply each group."""
     depth, channels, outputs = len(w), form[0, 4] // groups, out.shape[1] // groups
     taps = depth // max(1, channels)
@@ -71,7 +79,7 @@ def _multiply_groups(x, form, grid, w, bias, out, groups, first, last):
             for r in range(0 if channels == 1 else count):
                 _gather(x, row + r, form, grid, group * channels, channels, rows, r * width)
             at, apart = (group, form[0, 4]) if channels == 1 else (0, 1)
-            multiply_rows(rows, at, width, apart, count, depth, w, bias, group * outputs, outputs, out, row)
+            multiply_rows(rows, at, width, apart, count, depth, w, scale, bias, group * outputs, outputs, out, row)
 
 
 @borrowing

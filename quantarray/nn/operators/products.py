@@ -11,6 +11,7 @@ import numpy as np
 from ...backends.registry import contiguous, device_of, empty
 from ...core.dtypes import Array
 from ...ops.products import dense_product
+from ...ops.products.dense_product import ScaledBytes
 from .record import Attributes, Constants, Operands, Operator, Shapes, Step, array, named, sign
 from .windows import Windows, grid, tap
 
@@ -22,9 +23,13 @@ def _summing(x: Array, y: Array) -> tuple[Array, Array]:
     return (x, y) if x.dtype.kind == "f" else (x.astype(np.int64), y.astype(np.int64))
 
 
-def matmul(a: Attributes, x: Array, y: Array) -> Array:
+def matmul(a: Attributes, x: Array, y: Array | ScaledBytes) -> Array:
     """x @ y; of integers in int64, rounded to the attribute `to`."""
-    if x.ndim == y.ndim == 2 and dense_product.takes(len(x), x, y) and y.flags.c_contiguous:
+    if isinstance(y, ScaledBytes):
+        if x.ndim != 2 or not dense_product.takes(len(x), x, y):
+            return matmul(a, x, y.values)
+        product_of = dense_product.matrix_product(x, y)
+    elif x.ndim == y.ndim == 2 and dense_product.takes(len(x), x, y) and y.flags.c_contiguous:
         product_of = dense_product.matrix_product(x, y)
     else:
         wide, other = _summing(x, y)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.products.dense_product import ScaledBytes
 from ..operators.products import laid_out
 from ..steps import Step
 from .part import Compiled, Row, elements, form, like
@@ -66,7 +67,7 @@ class Plan:
     def __init__(self, steps: Sequence[Step], initial: list[Any], outputs: Sequence[int], values: list[Any]) -> None:
         self._initial, self._outputs = initial.copy(), outputs
         known = {at for at, x in enumerate(values) if x is not None}
-        self.segments = _segments(_folded(steps, self._initial), self._initial, values, outputs)
+        self.segments = _segments(_folded(steps, self._initial, outputs), self._initial, values, outputs)
         for i, segment in enumerate(self.segments):
             known.update(at for at, x in enumerate(self._initial) if x is not None)
             segment.place(known, self.segments[i + 1 :])
@@ -108,21 +109,47 @@ class Plan:
         return like(x, memory.copy("K")) if planned else x
 
 
-def _folded(steps: Sequence[Step], initial: list[Any]) -> list[Step]:
+def _folded(steps: Sequence[Step], initial: list[Any], outputs: Sequence[int]) -> list[Step]:
     """Compute what depends on constants alone, put it among them, and return the steps that are left.
 
-    Weights of float convolutions are put in the order in memory in which kernels read them.
+    Weights of float convolutions are put in the order in memory in which kernels read them, and those of matrix
+    products that are int8 times scales stay so.
     """
-    left = []
+    left, multiplied = [], _only_multiplied(steps, outputs)
     for step in steps:
         if step.operands and all(at < 0 or initial[at] is not None for at in step.operands):
-            step(initial)
+            scaled = _scaled_bytes(step, initial) if step.results[0] in multiplied else None
+            if scaled is not None:
+                initial[step.results[0]] = scaled
+            else:
+                step(initial)
         else:
             left.append(step)
     for step in left:
         if step.name == "Conv" and initial[step.operands[1]] is not None:
             initial[step.operands[1]] = laid_out(initial[step.operands[1]])
     return left
+
+
+def _only_multiplied(steps: Sequence[Step], outputs: Sequence[int]) -> set[int]:
+    """Return the values that are nothing but the second operand of matrix products."""
+    read = {at for step in steps for at in step.operands[: 1 if step.name == "MatMul" else None]}
+    return {step.operands[1] for step in steps if step.name == "MatMul"} - read - set(outputs)
+
+
+def _scaled_bytes(step: Step, initial: list[Any]) -> ScaledBytes | None:
+    """Return int8 [k n] times a scale for each column, or for all, as a matrix; None for other steps."""
+    if step.name != "scale" or np.dtype(step.attributes.get("to", np.float32)) != np.float32:
+        return None
+    integers, scale = (initial[at] for at in step.operands)
+    if not all(isinstance(a, np.ndarray) for a in (integers, scale)) or scale.dtype != np.float32:
+        return None
+    if integers.dtype != np.int8 or integers.ndim != 2 or scale.size not in (1, integers.shape[1]):
+        return None
+    if scale.size > 1 and scale.shape[-1] == 1:  # of a row
+        return None
+    columns = np.broadcast_to(scale.reshape(-1), integers.shape[1])
+    return ScaledBytes(np.ascontiguousarray(integers), np.ascontiguousarray(columns))
 
 
 def _segments(

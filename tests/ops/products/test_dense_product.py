@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 from strategies import seeds, threads
 
+import quantarray as qa
 from quantarray.nn.operators.products import OPERATORS, laid_out
 from quantarray.ops.products import dense_product
 
@@ -31,6 +32,38 @@ def test_matrix_product(rows, depth, columns, seed, many):
         got = OPERATORS["MatMul"].run({}, x, w)
     np.testing.assert_array_equal(got, summed(x, w))
     np.testing.assert_array_equal(np.signbit(got), np.signbit(summed(x, w)))
+
+
+@given(ROWS, st.integers(1, 70), COLUMNS, seeds(), st.booleans())
+def test_int8_with_scales(rows, depth, columns, seed, many):
+    """The values are rounded to float32 before they are multiplied."""
+    x, scale = values(seed, (rows, depth), columns)
+    integers = np.random.default_rng(seed).integers(-128, 128, (depth, columns), np.int8)
+    w = dense_product.ScaledBytes(integers, scale)
+    with threads(many):
+        got = OPERATORS["MatMul"].run({}, x, w)
+    np.testing.assert_array_equal(got, summed(x, integers.astype(np.float32) * scale))
+    np.testing.assert_array_equal(w.values, integers.astype(np.float32) * scale)
+
+
+@pytest.mark.parametrize("scale", [(1, 40), (40,), (), (1, 1), (40, 1)], ids=str)
+@pytest.mark.parametrize("whose", ["a product's", "a sum's too", "an output too"])
+def test_networks_keep_int8_of_products(scale, whose):
+    """Weights that products alone read stay int8 in a prepared network, whose results are those of the graph."""
+    rng = np.random.default_rng(0)
+    nodes = [qa.nn.Node("scale", ("i", "s"), ("w",), {"to": "float32"}), qa.nn.Node("MatMul", ("x", "w"), ("y",))]
+    if whose == "a sum's too":
+        nodes.append(qa.nn.Node("Add", ("w", "x"), ("z",)))
+    constants = {"i": rng.integers(-128, 128, (40, 40), np.int8), "s": np.asarray(rng.normal(size=scale), np.float32)}
+    value = {name: qa.nn.Value(name, (40, 40), "float32") for name in "xywz"}
+    ends = ["y", *{"a sum's too": "z", "an output too": "w"}.get(whose, "")]
+    net = qa.nn.Graph([value["x"]], [value[name] for name in ends], nodes, constants)
+    prepared = net.prepared()
+    for _ in range(3):
+        x = rng.normal(size=(40, 40)).astype(np.float32)
+        got, wanted = prepared(x), net(x)
+        for name in ends:
+            assert np.array_equal(*(one[name] if len(ends) > 1 else one for one in (got, wanted)))
 
 
 @given(st.data(), st.integers(1, 3), st.sampled_from([1, 2, 3, 15, 16, 17, 40]), COLUMNS, seeds(), st.booleans())

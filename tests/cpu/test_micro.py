@@ -394,7 +394,7 @@ PRODUCTS = "accumulators", "conv2d", "few_channels", "folded", "linalg", "networ
 # AVX-512; windows of few channels become rows by one text everywhere, and their products are those of conv2d
 CHAPTERS = {
     "avx2": ("bands", *PRODUCTS, "depthwise", "rank_lines", "chain", "stored_bytes"),
-    "avx512bw": ("bands", "nearest", *(chapter for chapter in PRODUCTS if chapter != "few_channels")),
+    "avx512bw": ("bands", "nearest", "stored_bytes", *(chapter for chapter in PRODUCTS if chapter != "few_channels")),
     # Bits are moved by the same text without AVX512-VBMI
     "portable": ("bands", *PRODUCTS, "depthwise", "place", "rank_lines", "chain"),
     "amx": ("amx", *PRODUCTS, "stored_bytes"),

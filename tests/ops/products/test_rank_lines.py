@@ -175,6 +175,32 @@ def test_thresholds_count(seed, bits, channels, dtype, off):
     assert (codes == passed.sum(axis=1)).all()
 
 
+ENDS = -(2**31), -(2**31) + 1, -(2**31) + 2, -5, -1, 0, 1, 7, 2**31 - 2, 2**31 - 1
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from(["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"]),
+    channels=st.sampled_from([1, 3, 24, 31, 33, 64, 70]),
+    count=st.sampled_from([1, 3, 7, 15, 31]),
+)
+def test_ends_count(seed, dtype, channels, count):
+    """Values and thresholds at the ends of int32, of every dtype: the lowest int32 is no threshold below all values."""
+    rng, info = np.random.default_rng(seed), np.iinfo(dtype)
+    v = rng.choice(
+        [n for n in (*ENDS, info.min + (dtype == "int64"), info.max) if info.min <= n <= info.max], (9, channels)
+    )
+    if rng.random() < 0.5:
+        t = np.sort(rng.choice([*ENDS, -(2**31) - 1, 2**31, -(2**40), 2**40], (channels, count)), axis=1)
+    else:
+        t = rng.integers(-300, 300, (channels, 1)) + rng.integers(0, 40, (channels, 1)) * np.arange(count)
+    greater, strict = rng.random((2, channels, 1)) < 0.5
+    codes = qa.Thresholds(t, greater=greater[:, 0], strict=strict[:, 0])(v.astype(dtype)).codes()
+    a = v[..., None]
+    passed = np.where(greater, np.where(strict, a > t, a >= t), np.where(strict, a < t, a <= t))
+    assert (codes == passed.sum(axis=-1)).all()
+
+
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("spaced", ["on a line", "near one", "anywhere", "few"])
 @pytest.mark.parametrize("law", [qa.bipolar, qa.uint4, qa.int8])

@@ -20,6 +20,7 @@ from .strips import put_strip
 
 _LEAST = 1 << 14  # elements that are worth a parallel region
 _TOGETHER = 16  # rows that are compared with limits in registers
+_NEAR = 1 << 11  # values of rows that stay in L1 between the two, with constants and limits; or 4 rows
 _APART = 32  # unused numbers after a thread's row, so that no other thread writes to its cache lines
 
 
@@ -37,35 +38,40 @@ def _elementwise(
     x, other, scale, other_scale, steps, constants, limits, flip, nan, values, out, pieces, first_piece, last_piece
 ):
     rows, channels = x.shape
-    width = constants.shape[1]
-    v = np.zeros(_TOGETHER * width + _APART, np.float32)
+    width, copied = constants.shape[1], values.size > 0
+    together = max(4, min(_TOGETHER, _NEAR // max(1, width)))
+    v = np.zeros(together * width + _APART, np.float32)
+    in_place = copied and channels % 64 == 0  # codes are then made of the values where they belong
+    if in_place:
+        v, width, copied = values.reshape(values.size), channels, False
     no_extra, no_lines = np.empty(0, np.float32), np.empty((0, 0))
     # A search takes less time than comparing with each limit: with 15 limits and 24 channels three quarters
     count = limits.shape[0]
-    search = out.size > 0 and count & (count + 1) == 0 and (out.shape[0] == 1 or count + 1 == 1 << out.shape[0])
+    search = out.size > 0 and count > 1 and count & (count + 1) == 0
+    search = search and (out.shape[0] == 1 or count + 1 == 1 << out.shape[0])
     for piece in range(first_piece, last_piece):
         first, last = share(piece, pieces, rows)
         wrong = 0
-        for begin in range(first, last, _TOGETHER):
-            end = min(begin + _TOGETHER, last)
-            at, number = begin * channels, end - begin
+        for begin in range(first, last, together):
+            end = min(begin + together, last)
+            number, place = end - begin, begin * channels if in_place else 0
             wrong |= apply_steps(
-                x, at, scale, other, other_scale, steps, constants, v, 0, channels, number, width
+                x, begin * channels, scale, other, other_scale, steps, constants, v, place, channels, number, width
             )  # fmt: skip
-            for i in range(np.uint64(number if values.size else 0)):
+            for i in range(np.uint64(number if copied else 0)):
                 for c in range(np.uint64(channels)):
                     values[np.uint64(begin) + i, c] = v[i * np.uint64(width) + c]
             if search and count < 1 << BLENDED:
                 words = Rows(out, begin * out.shape[2], out.shape[2])
-                wide = limits.shape[1] if out.shape[0] > 1 or count == 1 else channels  # planes: zeros after them, too
+                wide = limits.shape[1] if out.shape[0] > 1 else channels  # planes: zeros after them, too
                 for at in range(0, wide, LANES):
                     bounds = Limits(limits, at, _half(flip, 0, at), _half(flip, 1, at))
-                    put_strip(Rows(v, at, width), end - begin, View(no_extra, 0), bounds, 1, at, words)
+                    put_strip(Rows(v, place + at, width), number, View(no_extra, 0), bounds, 1, at, words)
             elif search:
-                _search(v, width, channels, limits, no_lines, flip, out, begin, end)
+                _search(v, place, width, channels, limits, no_lines, flip, out, begin, end)
             elif out.size:
                 for row in range(begin, end):
-                    _encode(v, (row - begin) * width, limits, flip, out, row)
+                    _encode(v, place + (row - begin) * width, limits, flip, out, row)
         nan[piece] = out.size > 0 and wrong != 0
 
 
@@ -76,13 +82,13 @@ def _half(flip, i, at):
 
 
 @borrowing
-def _search(v, width, channels, limits, no_lines, flip, out, begin, end):
+def _search(v, place, width, channels, limits, no_lines, flip, out, begin, end):
     """Compute what `_encode` does where every code has a limit, in steps of a bit."""
     for row in range(begin, end):
         out[:, row] = 0
         for at in range(0, channels, LANES):
-            flips, valid, place = _half(flip, 0, at), min(LANES, channels - at), (row - begin) * width + at
-            put_ranks(v, place, limits, no_lines, at, flips, valid, at, out, row)
+            flips, valid, start = _half(flip, 0, at), min(LANES, channels - at), place + (row - begin) * width + at
+            put_ranks(v, start, limits, no_lines, at, flips, valid, at, out, row)
 
 
 @borrowing

@@ -3,14 +3,16 @@
 import numpy as np
 
 from ...core.format import empty_lines
+from ..llvm.vectors import prefer_wide
 from ..runtime import threads
 from ..runtime.jit import inner
 from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, place_in_group
-from .group_rows import SHORT, dot_byte_rows
+from .group_rows import SHORT, add_lanes, dot_byte_rows, outputs_at_once
 
 _LEAST = 1 << 17  # products that are worth a parallel region
-_AT_ONCE = 512  # outputs
+_AT_ONCE = 512  # outputs: a multiple of LANES
+_NOTHING = np.float32(0)  # that makes 0 of -0
 _UNIT, _WORDS = 32, 8  # elements of a lane in a block, and words of a plane there
 
 
@@ -59,29 +61,38 @@ def _order(codes, length, x, first, last):
 
 @Kernel
 def _count(x, blocks, words, between, planes, length, totals, scales, lowest, apart, by, offset, out, first, last):
-    """Multiply some outputs at a time, whose sums of codes stay in a cache."""
-    rows, sums = len(totals), np.empty((len(totals), _AT_ONCE), np.int64)
+    """Multiply some outputs at a time, whose lanes of sums stay in a cache."""
+    prefer_wide()
+    rows, together, deep = len(totals), outputs_at_once(length), planes == 8
+    width = LANES // together if together > 1 else 1  # lanes of an output
+    lanes = np.empty((rows, _AT_ONCE * width), np.int32)
     for at in range(first, last, _AT_ONCE):
         end = min(at + _AT_ONCE, last)
         some = words[at * length :]
-        deep = planes == 8
-        dot_byte_rows(x, rows, blocks, some, between, length, _AT_ONCE, planes, 0, end - at, deep, sums.reshape(-1))
+        dot_byte_rows(
+            x, rows, blocks, some, between, length, _AT_ONCE * width, planes, 0, end - at, deep, lanes.reshape(-1)
+        )
         for r in range(rows):
-            of_row = sums[r, : end - at], totals[r], np.float64(scales[r])
-            _divide(*of_row, lowest, apart, by[at:end], offset[at:end], out[r, at:end])
+            add_lanes(lanes.reshape(-1), r * _AT_ONCE * width, -(-(end - at) // together), width)
+            _divide(
+                lanes[r, : end - at], totals[r], scales[r], lowest, apart, by[at:end], offset[at:end], out[r, at:end]
+            )
 
 
 @inner
 def _divide(sums, total, scale, lowest, apart, by, offset, out):
-    """Make products of codes those of values, rounded as products are, and divide them by the scale of the row."""
+    """Make products of codes those of values, rounded as products are, and divide them by the scale of the row.
+
+    A quotient of two float32 is the same where it is rounded to float64 before.
+    """
     if by.size == 0:
         for o in range(len(sums)):
-            out[o] = np.float64(lowest * total + apart * sums[o]) / scale + 0.0
+            out[o] = np.float64(lowest * total + apart * sums[o]) / np.float64(scale) + 0.0
     elif offset.size == 0:
         for o in range(len(sums)):
             exact = np.float64(lowest * total + apart * sums[o])
-            out[o] = np.float64(np.float32(np.float64(by[o]) * exact + 0.0)) / scale + 0.0
+            out[o] = np.float32(np.float64(by[o]) * exact + 0.0) / scale + _NOTHING
     else:
         for o in range(len(sums)):
             exact, low = np.float64(lowest * total + apart * sums[o]), np.float64(offset[o]) * np.float64(total)
-            out[o] = np.float64(np.float32(np.float64(by[o]) * exact + low + 0.0)) / scale + 0.0
+            out[o] = np.float32(np.float64(by[o]) * exact + low + 0.0) / scale + _NOTHING

@@ -91,6 +91,34 @@ def lanes_of_groups(builder, words, unit):
 
 def codes_of_lanes(builder, lanes, vectors):
     """Return the first vectors of codes of planes' lanes: vector v has the codes of bits v of each byte."""
+    lanes, width = _transposed(builder, lanes)
+    field = _all(((1 << width) - 1) * 0x01010101)
+    for v in range(vectors):
+        value, first = lanes[v % width], v // width * width
+        if first and _FIELDS:
+            yield _bits_of_bytes(builder, value, first, width)
+        else:
+            yield builder.and_(builder.lshr(value, _all(first)) if first else value, field)
+
+
+def raised_codes_of_lanes(builder, lanes, vectors):
+    """Yield (v, codes times 2**place, place) of the first vectors of `codes_of_lanes`, from high places to 0.
+
+    To mask codes where they are takes one instruction that any port has. Single bits are masked in half a byte, as to
+    move four places of sums takes more than to move a half of the bytes.
+    """
+    lanes, width = _transposed(builder, lanes)
+    halves = [lanes, [builder.lshr(lanes[0], _all(4))]] if width == 1 else [lanes]
+    for place in reversed(range(0, 8 // len(halves), width)):
+        field = _all(((1 << width) - 1 << place) * 0x01010101)
+        for half, of_half in enumerate(halves):
+            for i in range(width):
+                if (v := 4 * half + place + i) < vectors:
+                    yield v, builder.and_(of_half[i], field), place
+
+
+def _transposed(builder, lanes):
+    """Return (vectors, bits of a field, of which there are as many): vector i has the codes of bits i of each field."""
     width = next(count for count in _PLANES if count >= len(lanes))
     lanes = [*lanes, *[_all(0)] * (width - len(lanes))]
     apart = width // 2
@@ -101,13 +129,7 @@ def codes_of_lanes(builder, lanes, vectors):
             lanes[i] = _chosen(builder, low, first, builder.shl(second, _all(apart)))
             lanes[i + apart] = _chosen(builder, low, builder.lshr(first, _all(apart)), second)
         apart //= 2
-    field = _all(((1 << width) - 1) * 0x01010101)
-    for v in range(vectors):
-        value, first = lanes[v % width], v // width * width
-        if first and _FIELDS:
-            yield _bits_of_bytes(builder, value, first, width)
-        else:
-            yield builder.and_(builder.lshr(value, _all(first)) if first else value, field)
+    return lanes, width
 
 
 def _bits_of_bytes(builder, value, first, count):

@@ -15,7 +15,8 @@ from ..float32.product_tile import add_product
 from ..llvm.masks import ask_for
 from ..llvm.vectors import F32, I8, I32, I64, const, lanes_of, own_function, place_of, pointer, slot_of
 from ..llvm.views import flat
-from .group_bytes import AHEAD, BYTES, LANES, codes_of_lanes, lanes_of_groups
+from ..runtime.jit import inline
+from .group_bytes import AHEAD, BYTES, LANES, codes_of_lanes, lanes_of_groups, raised_codes_of_lanes
 from .group_dots import INTEGERS, REALS, VNNI, add_dots, add_groups, factor
 
 MOST_ROWS = 4
@@ -56,26 +57,61 @@ def dot_group_rows(
 
 
 @intrinsic
-def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, outputs, planes, first, last, deep, out):
-    """out[r outputs + o] = sum of products, int64, of row r of x and the packed weights of output o, first <= o < last.
+def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, apart, planes, first, last, deep, out):
+    """out[r apart + o - first] = sum of products of row r of x and the packed weights of output o, first <= o < last.
 
     Planes are `between` words apart, the first from words[0] on, and have a row of `length` words for each output.
     Block b of x int8[rows blocks 8 64] has the bytes for the 8 words from 8 b on, the last block for the last 8 words,
-    in the order of `spread`; the words after a shorter row are read too, and meet zeros, or the row's bytes again where
-    it has 1, 2 or 4 words: then one block has several outputs. Sums fit into int32. rows is 1 to MOST_ROWS; deep says
-    that codes may be more than 127.
+    in the order of `spread`; the words after a shorter row are read too, and meet zeros. out int32; rows is 1 to
+    MOST_ROWS; deep says that codes may be more than 127.
+
+    Where a row has 1, 2 or 4 words, a block has `outputs_at_once`, with the row's bytes for each, and
+    out[r apart + lanes (o - first) + i] are `lanes` parts of an output's sum, 16 of a block.
     """
     i64 = types.int64
     signature = types.void(x, i64, i64, words, i64, i64, i64, i64, i64, i64, types.boolean, out)
 
     def codegen(context, builder, signature, args):
-        _, rows, blocks, _, between, length, outputs, planes, first, last, deep, _ = args
+        _, rows, blocks, _, between, length, apart, planes, first, last, deep, _ = args
         x, w, target = (pointer(context, builder, signature, args, i) for i in (0, 3, 11))
-        operands = [x, blocks, w, between, length, outputs, first, last, target]
+        operands = [x, blocks, w, between, length, apart, first, last, target]
         _call(builder, _counting, (32,), (rows, const(32), planes, deep), operands)
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+@inline
+def outputs_at_once(length):
+    """Return how many outputs of `length` words a block of `dot_byte_rows` has."""
+    return 8 // length if length in SHORT else 1
+
+
+@intrinsic
+def _add_neighbours(typingctx, lanes, at, vectors):
+    """lanes[at + i] = lanes[at + 2 i] + lanes[at + 2 i + 1] for 16 * vectors lanes, int32, of a flat array."""
+
+    def codegen(context, builder, signature, args):
+        data = pointer(context, builder, signature, args, 0, args[1])
+        with cgutils.for_range(builder, args[2]) as step:
+            at = builder.mul(step.index, const(2 * LANES))
+            pair = [
+                builder.load(place_of(builder, data, builder.add(at, const(i)), INTEGERS), align=4) for i in (0, LANES)
+            ]
+            sides = [builder.shuffle_vector(*pair, ir.Constant(INTEGERS, list(range(i, 2 * LANES, 2)))) for i in (0, 1)]
+            to = place_of(builder, data, builder.mul(step.index, const(LANES)), INTEGERS)
+            builder.store(builder.add(*sides), to, align=4)
+        return context.get_dummy_value()
+
+    return types.void(lanes, types.int64, types.int64), codegen
+
+
+@inline
+def add_lanes(lanes, at, vectors, width):
+    """Put the sums of each `width` lanes of so many vectors from lanes[at] on one after another, from there on."""
+    while width > 1:
+        vectors, width = (vectors + 1) // 2, width // 2
+        _add_neighbours(lanes, at, vectors)
 
 
 def _call(builder, function_of, units, form, operands):
@@ -101,16 +137,30 @@ def _products(builder, x, of_rows, block, places, unit, deep):
 
     They begin with 0 in each block, as instructions that add to the sums of the last one would wait for it.
     """
-    vectors, sums = unit // 4, [INTEGERS(None) for _ in of_rows]
+    vectors, sums, last = unit // 4, [INTEGERS(None) for _ in of_rows], 0
     for place in places:
         ask_for(builder, place, const(AHEAD), 1, 3)
     lanes = [lanes_of_groups(builder, place, unit) for place in places]
-    for v, codes in enumerate(codes_of_lanes(builder, lanes, vectors)):
+    for v, codes, place in _codes(builder, lanes, vectors, len(of_rows)):
         for r, before in enumerate(of_rows):
+            if place < last:
+                sums[r] = builder.ashr(sums[r], ir.Constant(INTEGERS, [last - place] * LANES))
             at = builder.mul(builder.add(before, block), const(vectors * BYTES))
             row = builder.load(place_of(builder, x, builder.add(at, const(v * BYTES)), INTEGERS), align=4)
             sums[r] = add_dots(builder, sums[r], codes, row, deep)
+        last = place
     return sums
+
+
+def _codes(builder, lanes, vectors, rows):
+    """Yield (v, codes times 2**place, place): of one row VNNI takes codes where they are in a byte.
+
+    Its sums are moved then, which takes more of many rows than to move the codes that all meet.
+    """
+    if VNNI and rows == 1:
+        yield from raised_codes_of_lanes(builder, lanes, vectors)
+    else:
+        yield from ((v, codes, 0) for v, codes in enumerate(codes_of_lanes(builder, lanes, vectors)))
 
 
 def _planes_of(builder, words, between, planes):
@@ -122,19 +172,19 @@ def _counting(module, rows, unit, planes, deep):
     name = f"quantarray.dot_byte_rows.{rows}.{planes}.{int(deep)}"
     if name in module.globals:
         return module.globals[name]
-    word = I64.as_pointer()
-    function = own_function(module, name, [I8.as_pointer(), I64, word, I64, I64, I64, I64, I64, word])
+    word, lane = I64.as_pointer(), I32.as_pointer()
+    function = own_function(module, name, [I8.as_pointer(), I64, word, I64, I64, I64, I64, I64, lane])
     builder = ir.IRBuilder(function.append_basic_block())
-    x, blocks, words, between, length, outputs, first, last, out = function.args
+    x, blocks, words, between, length, apart, first, last, out = function.args
     of_planes = _planes_of(builder, words, between, planes)
     of_rows = [builder.mul(blocks, const(r)) for r in range(rows)]
     end = builder.sub(length, const(unit // 4))  # where the last block begins
     end = builder.select(builder.icmp_signed("<", end, const(0)), const(0), end)
-    parts = const(1)
+    at_once = const(1)
     for words_of_row in SHORT:
         short = builder.icmp_signed("==", length, const(words_of_row))
-        parts = builder.select(short, const(unit // 4 // words_of_row), parts)
-    with cgutils.for_range_slice(builder, first, last, parts, I64) as (o, _):
+        at_once = builder.select(short, const(unit // 4 // words_of_row), at_once)
+    with cgutils.for_range_slice(builder, first, last, at_once, I64) as (o, number):
         row = builder.mul(o, length)
         slots = [slot_of(builder, INTEGERS(None)) for _ in of_rows]
         with cgutils.for_range(builder, blocks) as block:
@@ -145,30 +195,23 @@ def _counting(module, rows, unit, planes, deep):
             for slot, total in zip(slots, sums, strict=True):
                 builder.store(builder.add(builder.load(slot), total), slot)
         for r, slot in enumerate(slots):
-            to = builder.gep(out, [builder.add(builder.mul(outputs, const(r)), o)])
-            _store_totals(builder, builder.load(slot), parts, to, builder.sub(last, o))
+            vector, to = builder.load(slot), builder.gep(out, [builder.mul(apart, const(r))])
+            with builder.if_else(builder.icmp_signed("==", at_once, const(1))) as (one, several):
+                with one:
+                    builder.store(_sum_of(builder, vector), builder.gep(to, [number]))
+                with several:
+                    at = builder.mul(number, const(LANES))
+                    builder.store(vector, place_of(builder, to, at, INTEGERS), align=4)
     builder.ret_void()
     return function
 
 
-def _store_totals(builder, vector, parts, to, left):
-    """Store the sums, int64, of 1, 2, 4 or 8 equal parts of a vector, and no more than `left` of them."""
-    with builder.if_else(builder.icmp_signed("==", parts, const(1))) as (whole, several):
-        with whole:
-            count, total = LANES // 2, vector
-            while count:
-                total = builder.add(lanes_of(builder, total, 0, count), lanes_of(builder, total, count, count))
-                count //= 2
-            builder.store(builder.sext(builder.extract_element(total, ir.Constant(I32, 0)), I64), to)
-        with several:
-            for width in (1, 2, 4):
-                swapped = ir.Constant(ir.VectorType(I32, LANES), [lane ^ width for lane in range(LANES)])
-                vector = builder.add(vector, builder.shuffle_vector(vector, vector, swapped))
-                with builder.if_then(builder.icmp_signed("==", parts, const(LANES // width // 2))):
-                    for part in range(LANES // width // 2):
-                        with builder.if_then(builder.icmp_signed(">", left, const(part))):
-                            total = builder.extract_element(vector, ir.Constant(I32, 2 * part * width))
-                            builder.store(builder.sext(total, I64), builder.gep(to, [const(part)]))
+def _sum_of(builder, vector):
+    count = LANES // 2
+    while count:
+        vector = builder.add(lanes_of(builder, vector, 0, count), lanes_of(builder, vector, count, count))
+        count //= 2
+    return builder.extract_element(vector, ir.Constant(I32, 0))
 
 
 def _function(module, rows, unit, planes, deep):

@@ -7,6 +7,7 @@ it is; scores are computed, in float64, of the few that pass.
 
 import numpy as np
 
+from ..llvm.vectors import prefer_wide
 from ..runtime import threads
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
@@ -65,15 +66,18 @@ def _key(score, flip):
 @Kernel
 def _add_along(products, divisors, of_query, of_row, metric, start, k, counts, limits, out, first, last):
     """Look at products [asked rows], a run of rows at a time."""
+    prefer_wide()
     best = reservoir_of(out, counts, limits, k)
     for q in range(first, last):
         least, slope = _bound(metric, limits[q], divisors[q], of_query[q])
         for at in range(0, products.shape[1], _AT_ONCE):
             end = min(at + _AT_ONCE, products.shape[1])
-            if _passing_rows(products[q, at:end], least, slope, of_row[at:end], metric):
+            if _passing_rows(products, q, at, end, least, slope, of_row, metric):
                 for r in range(at, end):
-                    _look(products[q, r], divisors[q], of_query[q], of_row, r, metric, q, start, best)
-                least, slope = _bound(metric, limits[q], divisors[q], of_query[q])
+                    b = np.float32(0) if metric == _SUM else _term(metric, np.float32(of_row[r]))
+                    if not np.float32(products[q, r]) <= least + slope * b:
+                        if _look(products[q, r], divisors[q], of_query[q], of_row, r, metric, q, start, best):
+                            least, slope = _bound(metric, limits[q], divisors[q], of_query[q])
 
 
 @Kernel
@@ -117,20 +121,20 @@ def _term(metric, of_row):
     return of_row * of_row if metric == _ESTIMATE else of_row
 
 
-@inner
-def _passing_rows(products, least, slope, of_row, metric):
-    """True if a product of a query and some rows is above its bound."""
-    passing = np.int32(0)
+@inline
+def _passing_rows(products, q, first, last, least, slope, of_row, metric):
+    """True if a product of a query and some rows is above its bound. No slices: each counts references, for 5 ns."""
+    passing, first, last = np.int32(0), np.uint64(first), np.uint64(last)
     if metric == _SUM:
-        for r in range(len(products)):
-            passing |= np.int32(not np.float32(products[r]) <= least)
+        for r in range(first, last):
+            passing |= np.int32(not np.float32(products[q, r]) <= least)
     elif metric == _ESTIMATE:
-        for r in range(len(products)):
+        for r in range(first, last):
             b = np.float32(of_row[r])
-            passing |= np.int32(not np.float32(products[r]) <= least + slope * (b * b))
+            passing |= np.int32(not np.float32(products[q, r]) <= least + slope * (b * b))
     else:
-        for r in range(len(products)):
-            passing |= np.int32(not np.float32(products[r]) <= least + slope * np.float32(of_row[r]))
+        for r in range(first, last):
+            passing |= np.int32(not np.float32(products[q, r]) <= least + slope * np.float32(of_row[r]))
     return passing != 0
 
 

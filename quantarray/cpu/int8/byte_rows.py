@@ -1,17 +1,22 @@
-"""Products of one to four rows of int8 and packed weights, whose words are read once and laid out by nobody."""
+"""Products of one to four rows of int8 and packed weights, whose words are read once and laid out by nobody.
+
+Weights of one bit are looked up in tables (`bit_rows`), others become bytes (`group_rows`).
+"""
 
 import numpy as np
 
 from ...core.format import empty_lines
 from ..llvm.vectors import prefer_wide
 from ..runtime import threads
-from ..runtime.jit import inner
+from ..runtime.jit import inline
 from ..runtime.schedule import Kernel
+from .bit_rows import HAS_TABLES, OUTPUTS, WORDS, look_up_rows, make_tables, tables_of
 from .group_bytes import BYTES, LANES, place_in_group
-from .group_rows import SHORT, add_lanes, dot_byte_rows, outputs_at_once
+from .group_rows import SHORT, add_lanes, dot_byte_rows
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _AT_ONCE = 512  # outputs: a multiple of LANES
+_WORTH_TABLES = 1 << 12  # outputs
 _NOTHING = np.float32(0)  # that makes 0 of -0
 _UNIT, _WORDS = 32, 8  # elements of a lane in a block, and words of a plane there
 
@@ -20,28 +25,56 @@ def byte_row_product(codes, scales, words, first, apart, by, offset, out):
     """Multiply; words [planes outputs words] may be some rows of an array's."""
     if not out.size:
         return
+    rows, (planes, outputs, length) = len(codes), words.shape
+    settings = codes.sum(axis=1, dtype=np.int64), scales, np.int64(first), np.int64(apart)
+    if not words[0].flags.c_contiguous:
+        words = np.ascontiguousarray(words)
+    looked_up, inside = 0, max(0, _inside(outputs, length))
+    if HAS_TABLES and rows == planes == 1 and length % WORDS == 0 and outputs >= _WORTH_TABLES:
+        looked_up = inside = outputs // OUTPUTS * OUTPUTS
+    for begin, end, run in ((0, looked_up, _by_tables), (looked_up, inside, _by_bytes), (inside, outputs, _padded)):
+        if begin < end:
+            some = out if end - begin == outputs else np.empty((rows, end - begin), np.float32)
+            run(codes, words[:, begin:end], (*settings, by[begin:end], offset[begin:end], some))
+            if some is not out:
+                out[:, begin:end] = some
+
+
+def _together(length):
+    """Return how many outputs of `length` words are in a block."""
+    return _WORDS // length if length in SHORT else 1
+
+
+def _inside(outputs, length):
+    """Return how many outputs are in blocks of which none ends after the words."""
+    together = _together(length)
+    return outputs // together * together if together > 1 or length >= _WORDS else outputs - -(-_WORDS // length) + 1
+
+
+def _by_tables(codes, words, values):
+    tables = tables_of(words.shape[2])
+    threads.run(make_tables, (codes[0], tables), 1, 1)
+    tasks = words.shape[1] // OUTPUTS
+    arguments = tables, words[0].reshape(-1), words.shape[2], *values
+    threads.run(_look_up, arguments, tasks, threads.workers(codes.size * words.shape[1], _LEAST))
+
+
+def _by_bytes(codes, words, values):
     (rows, k), (planes, outputs, length) = codes.shape, words.shape
     blocks = -(-length // _WORDS)
     x = empty_lines((rows, blocks * _WORDS * BYTES), np.dtype(np.int8))
     threads.run(_order, (codes, length, x), rows, threads.workers(codes.size, _LEAST))
-    if not words[0].flags.c_contiguous:
-        words = np.ascontiguousarray(words)
-    inside = min(outputs, max(0, (outputs * length - _WORDS) // length + 1))  # rows of which no block ends after words
-    settings = codes.sum(axis=1, dtype=np.int64), scales, np.int64(first), np.int64(apart)
-    _multiply(x, blocks, words, inside, k, (*settings, by, offset, out))
-    if inside < outputs:
-        padded = np.zeros((planes, outputs - inside, _WORDS), words.dtype)
-        padded[:, :, :length] = words[:, inside:]
-        rest = np.empty((rows, outputs - inside), np.float32)
-        _multiply(x, blocks, padded, outputs - inside, k, (*settings, by[inside:], offset[inside:], rest))
-        out[:, inside:] = rest
+    between, together = words.strides[0] // words.itemsize, _together(length)
+    arguments = x.reshape(-1), blocks, words[0].reshape(-1), between, planes, length, together, *values
+    threads.run(_count, arguments, outputs // together, threads.workers(rows * k * outputs, _LEAST))
 
 
-def _multiply(x, blocks, words, count, k, values):
-    planes, _, length = words.shape
-    between = words.strides[0] // words.itemsize
-    arguments = x.reshape(-1), blocks, words[0].reshape(-1), between, planes, length, *values
-    threads.run(_count, arguments, count, threads.workers(len(x) * count * k, _LEAST))
+def _padded(codes, words, values):
+    """Multiply by a copy of words, with zeros up to a block of each output."""
+    planes, outputs, length = words.shape
+    padded = np.zeros((planes, outputs, max(length, _WORDS)), words.dtype)
+    padded[:, :, :length] = words
+    _by_bytes(codes, padded, values)
 
 
 @Kernel
@@ -60,39 +93,52 @@ def _order(codes, length, x, first, last):
 
 
 @Kernel
-def _count(x, blocks, words, between, planes, length, totals, scales, lowest, apart, by, offset, out, first, last):
-    """Multiply some outputs at a time, whose lanes of sums stay in a cache."""
+def _count(
+    x, blocks, words, between, planes, length, together, totals, scales, lowest, apart, by, offset, out, first, last
+):
+    """Multiply the outputs of some blocks, or of some rows of more words, whose lanes of sums stay in a cache."""
     prefer_wide()
-    rows, together, deep = len(totals), outputs_at_once(length), planes == 8
+    rows, deep = len(totals), planes == 8
     width = LANES // together if together > 1 else 1  # lanes of an output
     lanes = np.empty((rows, _AT_ONCE * width), np.int32)
-    for at in range(first, last, _AT_ONCE):
-        end = min(at + _AT_ONCE, last)
+    for at in range(first * together, last * together, _AT_ONCE):
+        end = min(at + _AT_ONCE, last * together)
         some = words[at * length :]
         dot_byte_rows(
             x, rows, blocks, some, between, length, _AT_ONCE * width, planes, 0, end - at, deep, lanes.reshape(-1)
         )
         for r in range(rows):
-            add_lanes(lanes.reshape(-1), r * _AT_ONCE * width, -(-(end - at) // together), width)
-            _divide(
-                lanes[r, : end - at], totals[r], scales[r], lowest, apart, by[at:end], offset[at:end], out[r, at:end]
-            )
+            add_lanes(lanes.reshape(-1), r * _AT_ONCE * width, (end - at) // together, width)
+            _divide(lanes, r, at, end, totals, scales, lowest, apart, by, offset, out)
 
 
-@inner
-def _divide(sums, total, scale, lowest, apart, by, offset, out):
-    """Make products of codes those of values, rounded as products are, and divide them by the scale of the row.
+@Kernel
+def _look_up(tables, words, length, totals, scales, lowest, apart, by, offset, out, first, last):
+    """Look up the sums of one row, of outputs 32 first .. 32 last."""
+    prefer_wide()
+    sums = np.empty((1, _AT_ONCE), np.int32)
+    for at in range(first * OUTPUTS, last * OUTPUTS, _AT_ONCE):
+        end = min(at + _AT_ONCE, last * OUTPUTS)
+        look_up_rows(tables.reshape(-1), words, length, at, end, sums.reshape(-1))
+        _divide(sums, 0, at, end, totals, scales, lowest, apart, by, offset, out)
+
+
+@inline
+def _divide(sums, r, first, last, totals, scales, lowest, apart, by, offset, out):
+    """Make products of codes those of values, rounded as products are, and divide them by the scale of row r.
 
     A quotient of two float32 is the same where it is rounded to float64 before.
     """
+    row, begin, scale, start = np.uint64(r), np.uint64(first), scales[r], lowest * totals[r]
     if by.size == 0:
-        for o in range(len(sums)):
-            out[o] = np.float64(lowest * total + apart * sums[o]) / np.float64(scale) + 0.0
+        for o in range(begin, np.uint64(last)):
+            out[row, o] = np.float64(start + apart * sums[row, o - begin]) / np.float64(scale) + 0.0
     elif offset.size == 0:
-        for o in range(len(sums)):
-            exact = np.float64(lowest * total + apart * sums[o])
-            out[o] = np.float32(np.float64(by[o]) * exact + 0.0) / scale + _NOTHING
+        for o in range(begin, np.uint64(last)):
+            exact = np.float64(start + apart * sums[row, o - begin])
+            out[row, o] = np.float32(np.float64(by[o]) * exact + 0.0) / scale + _NOTHING
     else:
-        for o in range(len(sums)):
-            exact, low = np.float64(lowest * total + apart * sums[o]), np.float64(offset[o]) * np.float64(total)
-            out[o] = np.float32(np.float64(by[o]) * exact + low + 0.0) / scale + _NOTHING
+        total = np.float64(totals[r])
+        for o in range(begin, np.uint64(last)):
+            exact, low = np.float64(start + apart * sums[row, o - begin]), np.float64(offset[o]) * total
+            out[row, o] = np.float32(np.float64(by[o]) * exact + low + 0.0) / scale + _NOTHING

@@ -65,7 +65,7 @@ def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, apart, pla
     in the order of `spread`; the words after a shorter row are read too, and meet zeros. out int32; rows is 1 to
     MOST_ROWS; deep says that codes may be more than 127.
 
-    Where a row has 1, 2 or 4 words, a block has `outputs_at_once`, with the row's bytes for each, and
+    Where a row has 1, 2 or 4 words, a block has 8, 4 or 2 outputs, with the row's bytes for each, and
     out[r apart + lanes (o - first) + i] are `lanes` parts of an output's sum, 16 of a block.
     """
     i64 = types.int64
@@ -79,12 +79,6 @@ def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, apart, pla
         return context.get_dummy_value()
 
     return signature, codegen
-
-
-@inline
-def outputs_at_once(length):
-    """Return how many outputs of `length` words a block of `dot_byte_rows` has."""
-    return 8 // length if length in SHORT else 1
 
 
 @intrinsic

@@ -259,12 +259,15 @@ def by_words(codes: Array, scale: Array, w: QuantArray) -> Array:
     The words are read again for each FEW rows.
     """
     y = np.empty((len(codes), w.shape[0]), np.float32)
+    outputs, stored = w.shape[0], w.constants
     constants = (
-        np.empty(0, np.float32) if a is None else contiguous(np.broadcast_to(a.reshape(-1), w.shape[0]))
-        for a in (w.scale, w.offset)
+        np.empty(0, np.float32)
+        if a is None
+        else contiguous(a.reshape(-1) if a.size == outputs else np.broadcast_to(a.reshape(-1), outputs))
+        for a in (stored.scale, stored.offset)
     )
     first, apart = w.dtype._term_rows[0, 2:].tolist()
-    operands = w.words.reshape(w.bits, w.shape[0], w.words.shape[-1]), first, apart, *constants
+    operands = w.words.reshape(w.bits, outputs, w.words.shape[-1]), first, apart, *constants
     scales = scale.reshape(-1)
     for row in range(0, len(codes), FEW):
         some = slice(row, row + FEW)

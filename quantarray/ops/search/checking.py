@@ -87,9 +87,9 @@ def _dense(op: str, queries: Any, hint: str) -> Array:
 
 def _rounded(op: str, queries: Array) -> Array:
     """Return finite queries as float32; sums of larger ones than _MOST could pass it."""
-    checks.finite(op, "queries", queries)
     largest = float(np.abs(queries).max(initial=0))
-    if largest > _MOST:
+    if not largest <= _MOST:  # NaN and infinity are not
+        checks.finite(op, "queries", queries)
         raise ValueError(f"{op}: queries must be at most {_MOST:g}, got {largest:g}; divide them")
     return queries.astype(np.float32, copy=False)
 

@@ -185,7 +185,7 @@ def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric, number: 
             else:
                 best.add(scores(rows), first)
         parts.append(best.result())
-    values, ids = (np.concatenate(each) for each in zip(*parts, strict=True))
+    values, ids = parts[0] if len(parts) == 1 else (np.concatenate(each) for each in zip(*parts, strict=True))
     return values, ids
 
 

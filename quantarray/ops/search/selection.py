@@ -57,6 +57,6 @@ class Best:
         out = np.empty((2, len(self._counts), self._k), np.int64)
         if out.size:
             kernel("cpu", "least_candidates")(self._counts, self._pairs, out)
-        keys = out[0] ^ ((out[0] >> 63) & self._flip)
-        scores = self._sign * (keys.view(np.float64) if self._flip else keys)
-        return scores.astype(self._dtype), out[1]
+        keys = out[0]
+        scores: Array = (keys ^ ((keys >> 63) & self._flip)).view(np.float64) if self._flip else keys
+        return (scores if self._sign > 0 else -scores).astype(self._dtype, copy=False), out[1]

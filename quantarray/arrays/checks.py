@@ -116,7 +116,7 @@ def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
 def is_bool(value: Any) -> bool:
     """Return True for an array of bools of any library."""
     if type(value) is np.ndarray:  # without a name, which takes NumPy 5 us
-        return value.dtype.kind == "b"
+        return bool(value.dtype.kind == "b")
     return str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 

@@ -33,15 +33,17 @@ def tables_of(length):
 
 
 @Kernel
-def make_tables(codes, out, first, last):
-    """out int16[n 128] = tables for each 16 codes, int8[k], of a row, and zeros for the elements after k: one task."""
-    of_word = np.zeros(16, np.int16)
+def make_tables(codes, totals, out, first, last):
+    """out int16[n 128] = tables for each 16 of codes int8[1 k], zeros after k; totals[0] = their sum. One task."""
+    of_word, total = np.zeros(16, np.int16), np.int64(0)
     for word in range(len(out)):
         for i in range(16):
             at = word * 16 + i
-            of_word[i] = codes[at] if at < len(codes) else 0
+            of_word[i] = codes[0, at] if at < codes.shape[1] else 0
+            total += of_word[i]
         for start, bits, to in _PARTS:
             _fill(of_word, start, bits, out, word, to)
+    totals[0] = total
 
 
 @inline
@@ -90,7 +92,7 @@ def _function(module, shortest):
             before = builder.mul(block.index, const(WORDS))
             places = [builder.gep(start, [builder.add(before, builder.mul(length, const(i)))]) for i in range(OUTPUTS)]
             for place in places[:: 8 // WORDS]:
-                ask_for(builder, place, const(_AHEAD), 1, 0)
+                ask_for(builder, place, const(_AHEAD), 1, 3)
             kind = ir.VectorType(I16, 4 * WORDS)
             rows = [builder.load(place_of(builder, place, 0, kind), align=8) for place in places]
             at = builder.mul(before, const(4 * _ENTRIES))

@@ -26,7 +26,7 @@ def byte_row_product(codes, scales, words, first, apart, by, offset, out):
     if not out.size:
         return
     rows, (planes, outputs, length) = len(codes), words.shape
-    settings = codes.sum(axis=1, dtype=np.int64), scales, np.int64(first), np.int64(apart)
+    settings = np.empty(rows, np.int64), scales, np.int64(first), np.int64(apart)
     if not words[0].flags.c_contiguous:
         words = np.ascontiguousarray(words)
     looked_up, inside = 0, max(0, _inside(outputs, length))
@@ -53,7 +53,7 @@ def _inside(outputs, length):
 
 def _by_tables(codes, words, values):
     tables = tables_of(words.shape[2])
-    threads.run(make_tables, (codes[0], tables), 1, 1)
+    threads.run(make_tables, (codes, values[0], tables), 1, 1)
     tasks = words.shape[1] // OUTPUTS
     arguments = tables, words[0].reshape(-1), words.shape[2], *values
     threads.run(_look_up, arguments, tasks, threads.workers(codes.size * words.shape[1], _LEAST))
@@ -63,7 +63,7 @@ def _by_bytes(codes, words, values):
     (rows, k), (planes, outputs, length) = codes.shape, words.shape
     blocks = -(-length // _WORDS)
     x = empty_lines((rows, blocks * _WORDS * BYTES), np.dtype(np.int8))
-    threads.run(_order, (codes, length, x), rows, threads.workers(codes.size, _LEAST))
+    threads.run(_order, (codes, length, values[0], x), rows, threads.workers(codes.size, _LEAST))
     between, together = words.strides[0] // words.itemsize, _together(length)
     arguments = x.reshape(-1), blocks, words[0].reshape(-1), between, planes, length, together, *values
     threads.run(_count, arguments, outputs // together, threads.workers(rows * k * outputs, _LEAST))
@@ -78,11 +78,14 @@ def _padded(codes, words, values):
 
 
 @Kernel
-def _order(codes, length, x, first, last):
-    """Put the bytes of rows in the order of `spread`; the last block has zeros for words of the one before it."""
+def _order(codes, length, totals, x, first, last):
+    """Sum rows, and put their bytes in the order of `spread`, zeros in the last block for words of the one before."""
     blocks, period = -(-length // _WORDS), length * 64 if length in SHORT else _WORDS * 64
     for row in range(first, last):
-        x[row] = 0
+        x[row], total = 0, np.int64(0)
+        for code in codes[row]:
+            total += code
+        totals[row] = total
         for block in range(blocks):
             begin, done = max(0, min(block * _WORDS, length - _WORDS)) * 64, block * _WORDS * 64
             for lane in range(LANES):

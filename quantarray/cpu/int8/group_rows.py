@@ -15,7 +15,6 @@ from ..float32.product_tile import add_product
 from ..llvm.masks import ask_for
 from ..llvm.vectors import F32, I8, I32, I64, const, lanes_of, own_function, place_of, pointer, slot_of
 from ..llvm.views import flat
-from ..runtime.jit import inline
 from .group_bytes import AHEAD, BYTES, LANES, codes_of_lanes, lanes_of_groups, raised_codes_of_lanes
 from .group_dots import INTEGERS, REALS, VNNI, add_dots, add_groups, factor
 
@@ -82,30 +81,35 @@ def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, apart, pla
 
 
 @intrinsic
-def _add_neighbours(typingctx, lanes, at, vectors):
-    """lanes[at + i] = lanes[at + 2 i] + lanes[at + 2 i + 1] for 16 * vectors lanes, int32, of a flat array."""
+def add_lanes(typingctx, lanes, at, vectors, width):
+    """Put the sums of each `width` lanes of so many vectors from lanes[at] on one after another, from there on.
+
+    int32, width 2, 4 or 8; so many vectors are read at once, which the array must have room for.
+    """
+    signature = types.void(lanes, types.int64, types.int64, types.int64)
 
     def codegen(context, builder, signature, args):
-        data = pointer(context, builder, signature, args, 0, args[1])
-        with cgutils.for_range(builder, args[2]) as step:
-            at = builder.mul(step.index, const(2 * LANES))
-            pair = [
-                builder.load(place_of(builder, data, builder.add(at, const(i)), INTEGERS), align=4) for i in (0, LANES)
-            ]
-            sides = [builder.shuffle_vector(*pair, ir.Constant(INTEGERS, list(range(i, 2 * LANES, 2)))) for i in (0, 1)]
-            to = place_of(builder, data, builder.mul(step.index, const(LANES)), INTEGERS)
-            builder.store(builder.add(*sides), to, align=4)
+        data, count = pointer(context, builder, signature, args, 0, args[1]), args[2]
+        for width in (2, 4, 8):
+            steps = builder.udiv(builder.add(count, const(width - 1)), const(width))
+            with builder.if_then(builder.icmp_signed("==", args[3], const(width))):
+                with cgutils.for_range(builder, steps) as step:
+                    begin = builder.mul(step.index, const(width * LANES))
+                    places = [builder.add(begin, const(i * LANES)) for i in range(width)]
+                    parts = [builder.load(place_of(builder, data, place, INTEGERS), align=4) for place in places]
+                    while len(parts) > 1:
+                        parts = [_pairs(builder, *two) for two in zip(parts[::2], parts[1::2], strict=True)]
+                    to = place_of(builder, data, builder.mul(step.index, const(LANES)), INTEGERS)
+                    builder.store(parts[0], to, align=4)
         return context.get_dummy_value()
 
-    return types.void(lanes, types.int64, types.int64), codegen
+    return signature, codegen
 
 
-@inline
-def add_lanes(lanes, at, vectors, width):
-    """Put the sums of each `width` lanes of so many vectors from lanes[at] on one after another, from there on."""
-    while width > 1:
-        vectors, width = (vectors + 1) // 2, width // 2
-        _add_neighbours(lanes, at, vectors)
+def _pairs(builder, first, second):
+    """Return the sums of neighbouring lanes of two vectors."""
+    orders = [ir.Constant(INTEGERS, list(range(side, 2 * LANES, 2))) for side in (0, 1)]
+    return builder.add(*[builder.shuffle_vector(first, second, order) for order in orders])
 
 
 def _call(builder, function_of, units, form, operands):

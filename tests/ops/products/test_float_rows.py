@@ -160,6 +160,8 @@ FORMS = {
     "plain": lambda codes: qa.from_codes(codes % 3, qa.ternary),
     "scaled": lambda codes: qa.from_codes(codes % 3, qa.ternary, scale=(1 + np.arange(len(codes))[:, None]) / 7),
     "two apart": lambda codes: qa.from_codes(codes % 2, qa.bipolar),
+    "scaled bits": lambda codes: qa.from_codes(codes % 2, qa.uint1, scale=(1 + np.arange(len(codes))[:, None]) / 7),
+    "four bits": lambda codes: qa.from_codes(codes % 16, qa.int4),
     "bytes": lambda codes: qa.from_codes(codes, qa.uint8),
     "offsets": lambda codes: qa.quantize(np.sin(codes).astype(np.float32), qa.Uniform(3, symmetric=False)),
 }
@@ -176,6 +178,29 @@ def test_few_rows_from_words(form, rows, k, outputs):
     for part in (w, w[outputs // 3 :], w[::2]):
         y = qa.linear(x[:rows], part, quantize_x="row")
         np.testing.assert_array_equal(y, qa.linear(x, part, quantize_x="row")[:rows])
+
+
+@pytest.mark.parametrize("form", ["two apart", "scaled bits"])
+@pytest.mark.parametrize("outputs", [4096, 4127, 5000])
+@pytest.mark.parametrize("k", [193, 250, 256, 512, 1000, 1025])
+def test_bits_that_are_looked_up(form, outputs, k):
+    """One row by many outputs of one bit, also where they fill no block of 32 and no 4 words."""
+    w = FORMS[form](RNG.integers(0, 2, (outputs, k), dtype=np.uint8))
+    x = RNG.normal(size=(5, k)).astype(np.float32)
+    for part in (w, w[::2], w[1:]):
+        y = qa.linear(x[:1], part, quantize_x="row")
+        np.testing.assert_array_equal(y, qa.linear(x, part, quantize_x="row")[:1])
+
+
+@pytest.mark.parametrize("code", [-128, 127])
+def test_the_largest_sums_of_bits(code):
+    """Sums of 256 bytes fill the 16 bits of a table's entries."""
+    bits, out = np.ones((4100, 768), np.uint8), np.empty((1, 4100), np.float32)
+    bits[::2, 300:] = 0
+    words, none = qa.pack_bits(bits).words, np.empty(0, np.float32)
+    codes = np.full((1, 768), code, np.int8)
+    kernel("cpu", "byte_row_product")(codes, np.ones(1, np.float32), words, 0, 1, none, none, out)
+    np.testing.assert_array_equal(out[0], code * bits.sum(axis=1, dtype=np.int64))
 
 
 @pytest.mark.parametrize("k", [2**16, 2**16 + 1])

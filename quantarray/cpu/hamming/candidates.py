@@ -124,18 +124,18 @@ def _term(metric, of_row):
 @inline
 def _passing_rows(products, q, first, last, least, slope, of_row, metric):
     """True if a product of a query and some rows is above its bound. No slices: each counts references, for 5 ns."""
-    passing, first, last = np.int32(0), np.uint64(first), np.uint64(last)
+    passing, first, last = False, np.uint64(first), np.uint64(last)
     if metric == _SUM:
         for r in range(first, last):
-            passing |= np.int32(not np.float32(products[q, r]) <= least)
+            passing |= not np.float32(products[q, r]) <= least
     elif metric == _ESTIMATE:
         for r in range(first, last):
             b = np.float32(of_row[r])
-            passing |= np.int32(not np.float32(products[q, r]) <= least + slope * (b * b))
+            passing |= not np.float32(products[q, r]) <= least + slope * (b * b)
     else:
         for r in range(first, last):
-            passing |= np.int32(not np.float32(products[q, r]) <= least + slope * np.float32(of_row[r]))
-    return passing != 0
+            passing |= not np.float32(products[q, r]) <= least + slope * np.float32(of_row[r])
+    return passing
 
 
 @inner

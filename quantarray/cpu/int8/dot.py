@@ -191,6 +191,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
     # Codes as bytes whose lines are right for all sums of one stretch leave registers as they are
     lines = ByteLines(singles, ends_of_lines(singles, finish.flip, finish.thresholds.shape[0], w.group_lanes))
     at_once = in_strips and stretches == 1 and added.step == 1 and words.shape[0] == 1 and lines.ends.size > 0
+    at_once = at_once and matrix is None
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0
@@ -214,7 +215,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                 near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
                 pair_weights, stretch = ByteWeights(weights, weight, apart, near), Stretch(spans, firsts[s], s == 0)
                 expand_blocks(w, pair, (begin, stop), base, unit, pair_weights)
-                if matrix is None and at_once:
+                if matrix is None and at_once:  # the first condition alone keeps code out of the other kernel
                     lanes = lanes_of(group, pair)
                     for i in range(band):
                         _dot_codes(codes, windows, i, pair_weights, stretch, places, lanes, added, lines, words)

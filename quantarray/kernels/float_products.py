@@ -17,9 +17,8 @@ def float_product(x: Array, form: Array, grid: Array, w: Array, bias: Array, out
     grid as of `pool_values`; a tap outside is 0. Fewer rows of w: channels of an output's group."""
 
 
-def scaled_product(x: Array, w: Array, scale: Array, out: Array) -> None:
-    """Multiply rows by integers with a scale for each column: `float_product` of x float32[r k] and the values
-    float32(w * scale), w int8[k o], scale float32[o]. On the CPU only; out float32[r o] has elements."""
+def scaled_product(x: Array, form: Array, grid: Array, w: Array, scale: Array, bias: Array, out: Array) -> None:
+    """`float_product` of one group whose values of w are float32(w * scale): w int8, scale float32[o]. CPU only."""
 
 
 def row_product(x: Array, values: Array, out: Array) -> None:

@@ -127,9 +127,9 @@ def drawn_planes(data, differ, blocks=1):
 @pytest.mark.parametrize("differ", [False, True])
 @given(data=st.data())
 def test_plane_counts(differ, dtype, data):
-    given, expected, _ = drawn_planes(data, differ)
+    operands, expected, _ = drawn_planes(data, differ)
     counts, lanes = np.full((TILE, LANES), -1, dtype), data.draw(st.integers(1, LANES))
-    planes_counted(*given, counts, lanes)
+    planes_counted(*operands, counts, lanes)
     np.testing.assert_array_equal(counts[:, :lanes], expected[:, :lanes])
 
 
@@ -149,11 +149,11 @@ def planes_counted(words, planes, apart, origins, weights, beside, runs, differ,
 @given(data=st.data())
 def test_mask_counts(differ, data):
     blocks = data.draw(st.integers(1, 2))
-    given, counts, rng = drawn_planes(data, differ, blocks)
+    operands, counts, rng = drawn_planes(data, differ, blocks)
     width = blocks * LANES
     limits = rng.integers(counts.min() - 1, counts.max() + 2, width + 3, np.int32)
     limits[3:] = np.where(rng.random(width) < 0.5, counts[0] - rng.integers(0, 2, width), limits[3:])
-    lanes, origins = data.draw(st.integers(1, width)), given[3]
+    lanes, origins = data.draw(st.integers(1, width)), operands[3]
     size, at, rows = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2)), rng.permutation(6)[: TILE + 1]
     if origins[0] == origins[-1]:
         rows[1:] = rows[1]
@@ -163,7 +163,7 @@ def test_mask_counts(differ, data):
     for p in range(TILE):
         mask = np.uint64(sum(1 << lane for lane in range(lanes) if counts[p, lane] > limits[3 + lane]))
         expected[rows[1 + p] * size + at] = (mask ^ flips) & used
-    masked(*given, limits, 3, flips, used, out, rows, size, at, lanes)
+    masked(*operands, limits, 3, flips, used, out, rows, size, at, lanes)
     asked = used & np.uint64((1 << lanes) - 1)
     stored = rows[1:] * size + at
     np.testing.assert_array_equal(out[stored] & asked, expected[stored] & asked)
@@ -185,9 +185,9 @@ def masked(
 @given(data=st.data())
 def test_value_counts(differ, dtype, data):
     blocks = data.draw(st.integers(1, 2))
-    given, counts, rng = drawn_planes(data, differ, blocks)
+    operands, counts, rng = drawn_planes(data, differ, blocks)
     width = blocks * LANES
-    origins, places = given[3], rng.permutation(5)[:TILE] * width + data.draw(st.integers(0, 3))
+    origins, places = operands[3], rng.permutation(5)[:TILE] * width + data.draw(st.integers(0, 3))
     if origins[0] == origins[-1]:
         places[1:] = places[0]
     extra, values = rng.integers(-99, 99, width + 3).astype(dtype), np.full(6 * width, 7, dtype)
@@ -197,7 +197,7 @@ def test_value_counts(differ, dtype, data):
     stored = next(n for n in (LANES // 2, LANES, 2 * LANES) if n >= lanes and (n >= LANES or not alone))
     for p, place in enumerate(places):
         expected[place : place + stored] = (extra[3:] + step * counts[p]).astype(dtype)[:stored]
-    valued(*given, extra, 3, step, values, places, lanes)
+    valued(*operands, extra, 3, step, values, places, lanes)
     np.testing.assert_array_equal(values, expected)
 
 

@@ -119,12 +119,12 @@ def test_scratch_is_cupys(monkeypatch):
     """Scratch memory of CuPy belongs to a graph that is captured, and names the stream of the kernels that use it."""
     from quantarray.cuda.runtime import launch
 
-    made = []
+    reserved = []
     monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
     monkeypatch.setattr(launch, "_gpu", lambda: 1)
-    monkeypatch.setattr(launch, "empty", lambda *args: made.append(args))
+    monkeypatch.setattr(launch, "empty", lambda *args: reserved.append(args))
     launch.scratch((3, 4), np.int64)
-    assert made == [("cuda:1", (3, 4), np.int64)]
+    assert reserved == [("cuda:1", (3, 4), np.int64)]
 
 
 def test_constants_have_arrived_before_a_kernel_is_launched(monkeypatch):

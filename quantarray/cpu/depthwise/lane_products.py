@@ -6,8 +6,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..epilogue.ranks import BLENDED, are_bytes, bisect, limits_of
-from ..epilogue.strips import byte_of, on_line, unsigned_extreme
-from ..llvm.vectors import F32, I8, I16, I32, I64, const, joined, lanes_of, place_of, pointer, slot_of, splat
+from ..epilogue.strips import bytes_on_lines
+from ..llvm.vectors import F32, I8, I16, I32, I64, const, lanes_of, place_of, pointer, slot_of, splat
 from ..llvm.views import flat
 from .pairs import BITS, CHANNELS, add_pairs
 
@@ -102,8 +102,9 @@ def row_codes(typingctx, pairs, step, pixels, seen, count, values, at, kinds, fi
                 with more, builder.if_else(has_lines) as (on_lines, searched):
                     with on_lines:
                         for p, ((_, kind), totals) in enumerate(zip(members, sums, strict=True)):
-                            row = builder.gep(_row(builder, lines, kind, of_line), [const(channel)])
-                            put(p * CHANNELS + channel, _bytes_on_lines(builder, totals, row, width))
+                            rows = (_row(builder, one, kind, of_line) for one in (lines, ends))
+                            rows = [builder.gep(row, [const(channel)]) for row in rows]
+                            put(p * CHANNELS + channel, _ranks_on_lines(builder, totals, *rows, width))
                     with searched:
                         columns = [
                             [
@@ -117,21 +118,6 @@ def row_codes(typingctx, pairs, step, pixels, seen, count, values, at, kinds, fi
                                 narrow = builder.trunc(rank, ir.VectorType(I8, rank.type.count))
                                 put(p * CHANNELS + channel + i * rank.type.count, narrow)
 
-        def clipped(kind, rank):
-            before = builder.block
-            with builder.if_then(has_lines):
-                row = _row(builder, ends, kind, of_line)
-                least, most = (
-                    builder.load(place_of(builder, one, 0, rank.type), align=1)
-                    for one in (row, builder.gep(row, [width]))
-                )
-                inside = unsigned_extreme(builder, "<", unsigned_extreme(builder, ">", rank, least), most)
-                inner = builder.block
-            result = builder.phi(rank.type)
-            result.add_incoming(rank, before)
-            result.add_incoming(inside, inner)
-            return result
-
         def end(members):
             with builder.if_else(single) as (one, more):
                 with one:
@@ -139,10 +125,9 @@ def row_codes(typingctx, pairs, step, pixels, seen, count, values, at, kinds, fi
                         bits = builder.and_(builder.xor(builder.load(slot), down), used)
                         builder.store(bits, builder.gep(out, [builder.mul(pixel, words)]))
                 with more:
-                    for p, (pixel, kind) in enumerate(members):
+                    for p, (pixel, _) in enumerate(members):
                         place = place_of(builder, ranks, p * CHANNELS, turned.type)
-                        rank = clipped(kind, builder.load(place, align=1))
-                        code = builder.xor(rank, turned)
+                        code = builder.xor(builder.load(place, align=1), turned)
                         code = builder.and_(builder.add(code, top), inside)
                         row = builder.gep(out, [builder.mul(pixel, words)])
                         with builder.if_else(as_bytes) as (in_bytes, in_planes):
@@ -156,18 +141,17 @@ def row_codes(typingctx, pairs, step, pixels, seen, count, values, at, kinds, fi
     return signature, codegen
 
 
-def _bytes_on_lines(builder, totals, line, width):
-    """Return the whole parts of slope * total + shift as bytes; shifts are `width` after the slopes in `line`."""
-    parts = []
-    for i, total in enumerate(_widened(builder, totals)):
-        floats = ir.VectorType(F32, total.type.count)
-        slope, shift = (
-            builder.load(place_of(builder, row, i * floats.count, floats), align=4)
-            for row in (line, builder.gep(line, [width]))
-        )
-        parts.append(byte_of(builder, on_line(builder, total, slope, shift, True), total.type))
-    parts = joined(builder, parts)
-    return builder.trunc(parts, ir.VectorType(I8, parts.type.count))
+def _ranks_on_lines(builder, totals, lines, ends, width):
+    """Return the ranks of totals as bytes; shifts are `width` after slopes, and greatest ranks after the least."""
+    totals = _widened(builder, totals)
+    floats = ir.VectorType(F32, totals[0].type.count)
+    some = ir.VectorType(I8, len(totals) * floats.count)
+    slopes, shifts = (
+        [builder.load(place_of(builder, row, i * floats.count, floats), align=4) for i in range(len(totals))]
+        for row in (lines, builder.gep(lines, [width]))
+    )
+    least, most = (builder.load(place_of(builder, row, 0, some), align=1) for row in (ends, builder.gep(ends, [width])))
+    return bytes_on_lines(builder, totals, slopes, shifts, least, most)
 
 
 def _store_planes(builder, code, planes, row, apart):

@@ -44,10 +44,9 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
         bits = pointer(context, builder, signature, args, 8, builder.mul(args[9], length))
         between = builder.mul(rows, length)
         with builder.if_then(are_bytes(builder, held, planes)):
-            builder.store(
-                NO_CODES, place_of(builder, builder.bitcast(bits, I8.as_pointer()), args[7], NO_CODES.type), align=1
-            )
-            clear_rest(builder, bits, length, args[7])
+            codes = place_of(builder, builder.bitcast(bits, I8.as_pointer()), args[7], NO_CODES.type)
+            builder.store(NO_CODES, codes, align=1)
+            clear_rest(builder, bits, length, args[7], const(1), const(0))
         shared = _function(builder.module, values.type.pointee, compare)
         builder.call(shared, [values, limits, apart, lines, numbers, lanes, *args[5:8], bits, planes, between, held])
 
@@ -137,18 +136,18 @@ def _storing(builder, flip, valid, channel, words, planes, between, held):
     return store
 
 
-def clear_rest(builder, words, length, channel, pixels=None, apart=None):
+def clear_rest(builder, words, length, channel, pixels, apart):
     """Clear the bytes after those of 32 channels in the last word of rows of bytes, whose last channels these may be.
 
-    Rows are `length` numbers of 64 bits, so there is such a rest where an odd number of blocks has channels. A block
-    that is stored there later replaces it.
+    Rows are `length` numbers of 64 bits, `apart` such numbers from each other, so there is a rest where an odd number
+    of blocks has channels. A block that is stored there later replaces it.
     """
     even = builder.icmp_signed("==", builder.and_(channel, const(63)), const(0))
     last = builder.icmp_signed("==", builder.add(channel, const(64)), builder.shl(length, const(3)))
     with builder.if_then(builder.and_(even, last)):
         rest = builder.gep(builder.bitcast(words, I8.as_pointer()), [builder.add(channel, const(LANES))])
-        with cgutils.for_range(builder, const(1) if pixels is None else pixels) as pixel:
-            at = const(0) if apart is None else builder.mul(pixel.index, builder.shl(apart, const(3)))
+        with cgutils.for_range(builder, pixels) as pixel:
+            at = builder.mul(pixel.index, builder.shl(apart, const(3)))
             builder.store(NO_CODES, place_of(builder, rest, at, NO_CODES.type), align=1)
 
 

@@ -267,11 +267,10 @@ def _by_lines(module, kind):
         if kind != "sure":
             values = [builder.mul(value, times) for value in values]
         values = [builder.add(*pair) for pair in zip(fixed, values, strict=True)]
-        zs = [on_line(builder, value, *line[:2], sure) for value, line in zip(values, lines, strict=True)]
         if sure:
-            codes = builder.trunc(joined(builder, [byte_of(builder, z, sums) for z in zs]), least.type)
-            codes = unsigned_extreme(builder, ">", unsigned_extreme(builder, "<", codes, most), least)
+            codes = bytes_on_lines(builder, values, *[[line[k] for line in lines] for k in range(2)], least, most)
         else:
+            zs = [_on_line(builder, value, *line[:2], False) for value, line in zip(values, lines, strict=True)]
             zs = [_clipped(builder, *pair) for pair in zip(zs, lines, strict=True)]
             ranks = _corrected(builder, zs, [line[-1] for line in lines], values, columns, apart)
             codes = builder.trunc(joined(builder, ranks), turned.type)
@@ -287,35 +286,39 @@ def _by_lines(module, kind):
     return function
 
 
-def on_line(builder, value, slope, shift, sure):
-    """Return slope * sum + shift of each lane; lines that are `sure` are right with one rounding or with two."""
+def bytes_on_lines(builder, sums, slopes, shifts, least, most):
+    """Return the ranks of vectors of sums, side by side as bytes: trunc(slope * sum + shift), clipped to least .. most.
+
+    Lines are right for all sums, with one rounding or with two. Limits of a byte are those of the instruction that
+    makes bytes of lanes.
+    """
+    kind, ranks = sums[0].type, []
+    none, highest = (ir.Constant(kind, [number] * kind.count) for number in (0, 255))
+    for one, slope, shift in zip(sums, slopes, shifts, strict=True):
+        rank = builder.fptosi(_on_line(builder, one, slope, shift, "fma" in FEATURES), kind)
+        rank = builder.select(builder.icmp_signed(">", rank, none), rank, none)
+        ranks.append(_extreme(builder, "<", rank, highest))
+    ranks = builder.trunc(joined(builder, ranks), least.type)
+    return _extreme(builder, ">", _extreme(builder, "<", ranks, most), least)
+
+
+def _on_line(builder, value, slope, shift, fused):
+    """Return slope * sum + shift of each lane."""
     value = builder.sitofp(value, slope.type)
-    if not sure or "fma" not in FEATURES:
+    if not fused:
         return builder.fadd(builder.fmul(value, slope), shift)
     kind = ir.FunctionType(slope.type, [slope.type] * 3)
     name = f"llvm.fma.v{slope.type.count}f32"
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [value, slope, shift])
 
 
-def byte_of(builder, z, sums):
-    """Return trunc(z) as far as a byte goes: the instruction that makes bytes of lanes then limits them above."""
-    rank, none = builder.fptosi(z, sums), ir.Constant(sums, None)
-    rank = builder.select(builder.icmp_signed(">", rank, none), rank, none)
-    return unsigned_extreme(builder, "<", rank, ir.Constant(sums, [255] * sums.count))
-
-
-def unsigned_extreme(builder, sign, a, b):
+def _extreme(builder, sign, a, b):
     """Return the greater or the lesser number of each lane, unsigned."""
     return builder.select(builder.icmp_unsigned(sign, a, b), a, b)
 
 
-def code_of_rank(builder, rank, least, most, turned, used):
-    """Return bytes used & (turned ^ the rank of least .. most)."""
-    rank = unsigned_extreme(builder, ">", unsigned_extreme(builder, "<", rank, most), least)
-    return builder.and_(builder.xor(rank, turned), used)
-
-
 def _clipped(builder, z, line):
+    """Return z between the least and the greatest value that a line's ranks have."""
     least, most = line[2:4]
     z = builder.select(builder.fcmp_ordered("<", z, least), least, z)
     return builder.select(builder.fcmp_ordered(">", z, most), most, z)

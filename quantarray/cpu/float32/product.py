@@ -13,26 +13,23 @@ from .product_tile import ROWS, copy_channels, multiply_channels, multiply_rows
 
 _LEAST = 1 << 18  # products that are worth a parallel region
 _COLUMNS = 128  # of a task
-_NO_SCALE, _POINTS = np.empty(0, np.float32), np.array([(1, 1, 1, 0)] * 3)
+_NO_SCALE = np.empty(0, np.float32)
 
 
 def float_product(x, form, grid, w, bias, out):
+    scaled_product(x, form, grid, w, _NO_SCALE, bias, out)
+
+
+def scaled_product(x, form, grid, w, scale, bias, out):
     if not out.size:
         return
     tiles, chunks = -(-len(out) // ROWS), max(1, out.shape[1] // _COLUMNS)
     workers = threads.workers(out.size * len(w), _LEAST)
     groups = int(form[0, 4] * grid[:, 0].prod()) // max(1, len(w))
     if groups > 1:
-        threads.run(_multiply_groups, (x, form, grid, w, _NO_SCALE, bias, out, groups), tiles, workers)
+        threads.run(_multiply_groups, (x, form, grid, w, scale, bias, out, groups), tiles, workers)
         return
-    threads.run(_multiply_tiles, (x, form, grid, w, _NO_SCALE, bias, out, chunks), tiles * chunks, workers)
-
-
-def scaled_product(x, w, scale, out):
-    form = np.array([(len(x), 1, 1, 1, len(w)), (len(w), 0, 0, 0, 1), (len(x), 1, 1, 1, 0)])
-    tiles, chunks = -(-len(out) // ROWS), max(1, out.shape[1] // _COLUMNS)
-    arguments = x.reshape(-1), form, _POINTS, w, scale, np.zeros(out.shape[1], np.float32), out, chunks
-    threads.run(_multiply_tiles, arguments, tiles * chunks, threads.workers(out.size * len(w), _LEAST))
+    threads.run(_multiply_tiles, (x, form, grid, w, scale, bias, out, chunks), tiles * chunks, workers)
 
 
 @Kernel

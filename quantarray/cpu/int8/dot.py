@@ -190,8 +190,8 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
     in_strips = are_in_strips(to, singles) and added.along == 0 and of_half_words
     # Codes as bytes whose lines are right for all sums of one stretch leave registers as they are
     lines = ByteLines(singles, ends_of_lines(singles, finish.flip, finish.thresholds.shape[0], w.group_lanes))
-    at_once = in_strips and stretches == 1 and added.step == 1 and words.shape[0] == 1 and lines.ends.size > 0
-    at_once = at_once and matrix is None
+    right = words.shape[0] == 1 and lines.ends.size > 0 and added.step == 1
+    at_once = matrix is None and in_strips and stretches == 1 and right
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0
@@ -215,7 +215,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                 near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
                 pair_weights, stretch = ByteWeights(weights, weight, apart, near), Stretch(spans, firsts[s], s == 0)
                 expand_blocks(w, pair, (begin, stop), base, unit, pair_weights)
-                if matrix is None and at_once:  # the first condition alone keeps code out of the other kernel
+                if matrix is None and at_once:  # the first condition, known before, leaves this out for a matrix unit
                     lanes = lanes_of(group, pair)
                     for i in range(band):
                         _dot_codes(codes, windows, i, pair_weights, stretch, places, lanes, added, lines, words)
@@ -224,19 +224,19 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                     rows, sums = Rows(codes, windows[0, 0], row_bytes(length)), Rows(totals, 0, apart_blocks * LANES)
                     some = RunSpan(spans, firsts[s, 0], firsts[s, 1])
                     dot_rows(matrix, rows, band * TILE, pair_weights, some, s == 0, sums)
-                for begin in range(0, band, slots):
-                    end_of_slots, stored = min(begin + slots, band), near if s + 1 == stretches else 0
-                    for i in range(begin, end_of_slots if matrix is None else begin):
-                        sums = Rows(totals, (i - begin) * TILE * LANES, apart_blocks * LANES)
+                for low_tile in range(0, band, slots):
+                    high_tile, stored = min(low_tile + slots, band), near if s + 1 == stretches else 0
+                    for i in range(low_tile, high_tile if matrix is None else low_tile):
+                        sums = Rows(totals, (i - low_tile) * TILE * LANES, apart_blocks * LANES)
                         _dot(codes, windows, i, places.kinds[i], pair_weights, stretch, sums)
                     for b in range(stored):
                         lanes, total = lanes_of(group, pair + b), b * apart_blocks
                         if in_strips:
-                            span = first_strip[begin // slots], first_strip[begin // slots + 1]
+                            span = first_strip[low_tile // slots], first_strip[low_tile // slots + 1]
                             _put_strips(totals, total, strips, span, lanes, added, singles, to)
                             continue
-                        for i in range(begin, end_of_slots):
-                            finish_tile(totals, total + (i - begin) * TILE, i, lanes, places, added, ones, to)
+                        for i in range(low_tile, high_tile):
+                            finish_tile(totals, total + (i - low_tile) * TILE, i, lanes, places, added, ones, to)
         low += band
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, starts)

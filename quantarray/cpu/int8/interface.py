@@ -11,8 +11,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..epilogue.ranks import NO_CODES, shape_of
-from ..epilogue.strips import byte_of, code_of_rank, on_line
-from ..llvm.vectors import F32, I8, I32, LANES, PAIR, TILE, const, joined, place_of, pointer, splat
+from ..epilogue.strips import bytes_on_lines
+from ..llvm.vectors import F32, I8, I32, LANES, PAIR, TILE, const, place_of, pointer, splat
 from ..llvm.views import flat
 
 QUAD = 4  # neighbours of the contraction whose products one instruction adds to a 32-bit lane
@@ -148,14 +148,13 @@ def _encode(builder, sums, vectors, extra, lines, ends, to):
             [builder.load(place_of(builder, row, first, floats), align=4) for first in firsts] for row in lines
         )
         some = ir.VectorType(I8, len(firsts) * kind.count)
-        limits = [builder.load(place_of(builder, row, firsts[0], some), align=1) for row in ends]
+        least, most, turned, used = (builder.load(place_of(builder, row, firsts[0], some), align=1) for row in ends)
         for of_pixel, row in zip(sums, to, strict=True):
-            parts = [
-                builder.add(*pair) for pair in zip(fixed, map(builder.load, of_pixel[i : i + of_block]), strict=True)
-            ]
-            parts = [on_line(builder, *one, True) for one in zip(parts, slopes, shifts, strict=True)]
-            ranks = builder.trunc(joined(builder, [byte_of(builder, z, kind) for z in parts]), some)
-            builder.store(code_of_rank(builder, ranks, *limits), place_of(builder, row, firsts[0], some), align=1)
+            totals = map(builder.load, of_pixel[i : i + of_block])
+            totals = [builder.add(*pair) for pair in zip(fixed, totals, strict=True)]
+            code = bytes_on_lines(builder, totals, slopes, shifts, least, most)
+            code = builder.and_(builder.xor(code, turned), used)
+            builder.store(code, place_of(builder, row, firsts[0], some), align=1)
 
 
 def _add(builder, sums, vectors, fresh, totals):

@@ -6,10 +6,9 @@ for several bits. A plan of a network decides it (`quantarray/nn/plan/stored_byt
 
 import numpy as np
 
-from ...kernels.operands import Cuts, Left
+from ...kernels.operands import Cuts, Finish, Left, Right, Taps
 from ..epilogue.elementwise import _elementwise
 from ..epilogue.finish import codes_are_ranks
-from ..epilogue.threshold import _threshold
 from .amx_unit import UNIT
 from .winograd import _winograd_range, small_bytes_of_levels
 
@@ -38,15 +37,11 @@ def codes_written(kernel, arguments, held):
     if not kernel.of_bytes or out.ndim != 3 or out.shape[0] < LEAST:
         return None
     if kernel is _elementwise:
-        return out if len(arguments[6]) == (1 << len(out)) - 1 else None
-    if kernel.takes:  # a product, of what is held
-        w, _, last = held.arguments[0]
-        fits = w.groups == 1
-    elif kernel is _threshold:
-        _, last, _ = arguments
-        fits = True
-    else:
-        _, w, _, last, *_ = arguments
-        fits = w.values.shape[0] == 1
+        *_, limits, _, _, _, _, _ = arguments
+        return out if len(limits) == (1 << len(out)) - 1 else None
+    operands = held.arguments[0] if kernel.takes else arguments  # of a product, what is held
+    groups = [one.groups for one in operands if isinstance(one, Right)]
+    copies = [len(one.values) for one in operands if isinstance(one, Taps)]
+    (last,) = (one for one in operands if isinstance(one, (Finish, Cuts)))
     ranks = isinstance(last, Cuts) or codes_are_ranks.py_func(last.thresholds, last.toggles)
-    return out if fits and ranks else None
+    return out if ranks and all(number == 1 for number in (*groups, *copies)) else None

@@ -37,6 +37,10 @@ class ScaledBytes:
     dtype = np.dtype(np.float32)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.integers), len(self.scale)
+
+    @property
     def size(self) -> int:
         return self.integers.size
 
@@ -55,11 +59,6 @@ def takes(rows: int, *operands: Any) -> bool:
 
 def matrix_product(x: Array, w: Array | ScaledBytes) -> Array:
     """x [m k] @ w [k n]."""
-    if isinstance(w, ScaledBytes):
-        out = empty("cpu", (len(x), len(w.scale)), np.float32)
-        if out.size:
-            kernel("cpu", "scaled_product")(contiguous(x), w.integers, w.scale, out)
-        return out
     form = np.array([(len(x), 1, 1, 1, x.shape[1]), (x.shape[1], 0, 0, 0, 1), (len(x), 1, 1, 1, 0)])
     return _product(contiguous(x), form, _POINTS, w, None, len(x))
 
@@ -101,10 +100,12 @@ def _by_outputs(w: Array) -> Array:
     return w.transpose(*range(2, w.ndim), 1, 0)
 
 
-def _product(x: Array, form: Array, grid: Array, w: Array, bias: Array | None, rows: int) -> Array:
+def _product(x: Array, form: Array, grid: Array, w: Array | ScaledBytes, bias: Array | None, rows: int) -> Array:
     device = device_of(x)
     out = empty(device, (rows, w.shape[1]), np.float32)
-    if bias is None:
-        bias = zeros(device, (w.shape[1],), np.float32)
-    kernel(device, "float_product")(x.reshape(-1), form, grid, contiguous(w), contiguous(bias), out)
+    bias = zeros(device, (w.shape[1],), np.float32) if bias is None else contiguous(bias)
+    if isinstance(w, ScaledBytes):
+        kernel(device, "scaled_product")(x.reshape(-1), form, grid, w.integers, w.scale, bias, out)
+    else:
+        kernel(device, "float_product")(x.reshape(-1), form, grid, contiguous(w), bias, out)
     return out

@@ -57,16 +57,16 @@ def lines_of(thresholds: Array) -> Array:
     slope = _slopes(at, rank, inside)
     shift = sum(_shifts(slope, at, rank, inside)) / 2
     value, margin = at * slope + shift, slope * _MARGIN
-    ends_right = (value <= rank - margin) & (value + slope >= rank + margin)
+    exact = ((value <= rank - margin) & (value + slope >= rank + margin))[inside].all()
     near = _sure(slope, at, rank, thresholds, inside, least, most) if single else NO_LINES
     if few:
         return near
-    if not ends_right[inside].all():
-        return near if near.size else _near(thresholds, inside & (least != most), least, most)
-    exact = np.stack([slope, shift, least, most]).astype(np.float64)
-    if single and not near.size:
+    if not near.size and (single or not exact):
         near = _near(thresholds, inside & (least != most), least, most)
-    return np.concatenate([exact, near]) if near.size else exact
+    if not exact:
+        return near
+    lines = np.stack([slope, shift, least, most]).astype(np.float64)
+    return np.concatenate([lines, near]) if near.size else lines
 
 
 def _sure(slope: Array, at: Array, rank: Array, thresholds: Array, inside: Array, least: Array, most: Array) -> Array:
@@ -89,7 +89,7 @@ def _sure(slope: Array, at: Array, rank: Array, thresholds: Array, inside: Array
 
 
 def _with_alone(slope: Array, shift: Array, inside: Array, most: Array) -> tuple[Array, Array]:
-    """Return slopes and shifts, of lanes that have one rank those that give it."""
+    """Return slopes and shifts; a lane with one rank has a level line at it."""
     alone = ~inside.any(axis=0)
     return np.where(alone, 0, slope), np.where(alone, most, shift)
 

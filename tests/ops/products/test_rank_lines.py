@@ -79,7 +79,7 @@ def ranks_in_single(lines, t, v):
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(BITS), st.integers(1, 130), st.booleans())
 def test_sure_lines_give_ranks(seed, bits, channels, moved):
-    """Lines that are never corrected are there for most quantisers, and right for all integers."""
+    """Lines that are never corrected are right for all integers."""
     rng = np.random.default_rng(seed)
     t = even(rng, 2**bits - 1, channels, "i4")
     if moved:

@@ -8,15 +8,15 @@ They hold within a fifth for AVX-512 with VNNI, with and without VPOPCNTDQ, for 
 
 from typing import NamedTuple
 
-from .int8.amx_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, DOT_EXPAND, MOST_PRODUCT, UNIT
+from .int8.amx_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, DOT_EXPAND, DOTS, UNIT
 from .int8.dot import EFFORT as DOT
-from .int8.dot import bytes_of_levels
+from .int8.dot import bytes_of_levels, passes, quads_of_terms
 from .int8.framed import EFFORT as FRAMED
 from .int8.framed import POSITIONS
 from .int8.windows import BAND
 from .int8.winograd import BAND as SQUARES
 from .int8.winograd import EFFORT as WINOGRAD
-from .int8.winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
+from .int8.winograd import MOST_LEVEL, MOST_PLANES, SHARE, bounds, quads_of_squares
 from .int8.winograd_transforms import PLACES, TAPS
 from .llvm.vectors import LANES, TILE
 from .popcount.affine import differing
@@ -100,7 +100,7 @@ def refusals(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     """Return {kernel: reason} for the kernels that `costs` leaves out."""
     why = {}
     if not _dot_fits(x_terms, w_terms):
-        why["dot"] = f"levels do not fit bytes, or their products pass {MOST_PRODUCT}"
+        why["dot"] = "it needs AVX2, and operands of at most 8 planes"
     if not forms.squares:
         why["winograd"] = "it needs windows of 3x3 at stride 1, of whole words a pixel"
     elif not _winograd_fits(x_terms, w_terms, words):
@@ -146,17 +146,15 @@ def _sharing(channels):
 
 
 def _dot_fits(x_terms, w_terms):
-    planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
-    base, unit, _, _ = bytes_of_levels.py_func(w_terms)
-    last = base + unit * (2**planes_w - 1)
-    return max(planes_x, planes_w) <= _PLANES and (2**planes_x - 1) * max(abs(base), abs(last)) <= MOST_PRODUCT
+    return DOTS and max(int(x_terms[0, 1]), int(w_terms[0, 1])) <= _PLANES
 
 
 def _dot(x_terms, w_terms, rows, channels, words):
     tiles, blocks = min(BAND, -(-rows // TILE)), max(1, -(-channels // LANES))
     of_weights = (COUNTING.expand * w_terms[0, 1] + DOT_EXPAND) * LANES / max(1, tiles)
     expanding = COUNTING.expand * x_terms[0, 1] * TILE / blocks + of_weights
-    return words * (DOT.word * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + DOT.tile
+    word = passes(quads_of_terms(x_terms, w_terms))
+    return words * (word * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + DOT.tile
 
 
 def _framed_fits(x_terms, w_terms):
@@ -176,12 +174,10 @@ def _winograd_fits(x_terms, w_terms, words):
     multiplies.
     """
     planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
-    if planes_x > MOST_PLANES or planes_w > _PLANES or UNIT is not None:
+    if not DOTS or planes_x > MOST_PLANES or planes_w > _PLANES or UNIT is not None:
         return False
-    base, unit, _, _ = small_bytes_of_levels.py_func(w_terms)
-    largest, level = 2**planes_x - 1, max(abs(base), abs(base + unit * (2**planes_w - 1)))
-    fits = level <= MOST_LEVEL and 4 * largest * TAPS * level <= MOST_PRODUCT
-    return fits and 4 * largest * level * words * 64 < 2**31
+    largest, level = bounds(x_terms, w_terms)
+    return level <= MOST_LEVEL and 4 * largest * level * words * 64 < 2**31
 
 
 def _winograd(x_terms, w_terms, rows, channels, words):
@@ -189,7 +185,8 @@ def _winograd(x_terms, w_terms, rows, channels, words):
     squares, blocks = min(SQUARES, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = COUNTING.expand * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
     folding = _FOLD * (PLACES / TAPS / blocks + LANES / max(1, squares))
-    return words * (WINOGRAD.word * _pairing(blocks) + expanding + folding) + WINOGRAD.tile
+    word = passes(quads_of_squares(x_terms, w_terms)) * SHARE
+    return words * (word * _pairing(blocks) + expanding + folding) + WINOGRAD.tile
 
 
 def _pairing(blocks):

@@ -415,12 +415,12 @@ limits, flip = array(2, whole), array(1, np.uint32)
 finish = Finish(array(2, whole), array(2, reals), array(1, reals), limits, flip, array(2, words), array(2, reals))
 frame = Frame(array(2), array(1), array(2), array(1), *[1] * 11)
 given = x, array(2, whole), array(3, words)
-for kernel, where, unit in (
-    (dot._dot_range, plan, None),
-    (dot._dot_range, plan, dot_amx.Tiles()),
+for kernel, where, *more in (
+    (dot._dot_range, plan, None, None),
+    (dot._dot_range, plan, dot_amx.Tiles(), None),
     (framed._framed_range, frame, dot_amx.Tiles()),
 ):
-    signature = tuple(map(typeof, (Prepared(w, where, finish), unit, array(2), *given, 0, 1)))
+    signature = tuple(map(typeof, (Prepared(w, where, finish), *more, array(2), *given, 0, 1)))
     kernel.compiled.compile(signature)
     code = kernel.compiled.inspect_asm(signature)
     print(*(code.count(name) for name in ("ldtilecfg", "tilerelease", "tdpbusd", "vpdpbusd")))
@@ -453,9 +453,10 @@ def test_choice_with_amx(monkeypatch, channels, size, stride, bits, chosen):
     """Single bits are counted. Of more bits windows are copied but at stride 1."""
     if bits == 1 and costs.COUNTING is not costs.BY_WORDS:
         pytest.skip("what counting costs is another CPU's here")
-    for name in ("DOT_ALONE", "DOT_COPY", "DOT_EXPAND", "MOST_PRODUCT"):
+    for name in ("DOT_ALONE", "DOT_COPY", "DOT_EXPAND"):
         monkeypatch.setattr(costs, name, getattr(dot_amx, name))
-    monkeypatch.setattr(costs, "DOT", costs.DOT._replace(word=dot_amx.DOT_PASSES, tile=6))
+    monkeypatch.setattr(costs, "DOT", costs.DOT._replace(tile=6))
+    monkeypatch.setattr(costs, "passes", lambda most: dot_amx.DOT_PASSES)
     monkeypatch.setattr(costs, "COUNTING", costs.BY_WORDS)  # every CPU with a matrix unit has VPOPCNTDQ
     monkeypatch.setattr(costs, "FRAMED", costs.FRAMED._replace(word=dot_amx.DOT_PASSES))
     monkeypatch.setattr(costs, "UNIT", dot_amx.EmulatedTiles())

@@ -332,11 +332,9 @@ def dotted(name):
     dot_tile = import_module(f"quantarray.cpu.int8.{name}").dot_tile
 
     @njit
-    def dot(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total):
-        columns = ByteWeights(weights, weight, apart, blocks)
-        dot_tile(
-            codes, View(places, place), columns, RunSpan(spans, first, last), fresh, Rows(totals, total, TILE * LANES)
-        )
+    def dot(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total, most):
+        columns, sums = ByteWeights(weights, weight, apart, blocks), Rows(totals, total, TILE * LANES)
+        dot_tile(codes, View(places, place), columns, RunSpan(spans, first, last), fresh, sums, most)
 
     return dot
 
@@ -346,13 +344,15 @@ def dotted(name):
 @given(data=st.data())
 def test_dot(name, blocks, data):
     rng, fresh = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.booleans())
-    largest = data.draw(st.sampled_from([(127, 128), (255, 63), (1, 128)]))
-    extreme = data.draw(st.booleans())
-    codes = rng.choice([0, largest[0]], 400) if extreme else rng.integers(0, largest[0] + 1, 400)
-    weights = rng.integers(-largest[1], min(largest[1], 127) + 1, (2, 20, LANES, QUAD))
-    weights = np.full_like(weights, -largest[1]) if extreme else weights
+    largest = data.draw(st.sampled_from([(255, 128), (127, 128), (255, 63), (255, 15), (1, 128), (15, 8), (3, 2)]))
+    most, end = import_module(f"quantarray.cpu.int8.{name}").most_quads(*largest), min(largest[1], 127)
+    codes = rng.integers(0, largest[0] + 1, 600)
+    weights = rng.integers(-largest[1], end + 1, (2, 90, LANES, QUAD))
+    if data.draw(st.booleans()):  # sums of 16 bits come to their ends
+        codes[:], weights[:] = largest[0], data.draw(st.sampled_from([-largest[1], end]))
     places = np.array([99, *rng.integers(0, 200, TILE)])
-    spans = np.array([(rng.integers(0, 30), rng.integers(0, 10), rng.integers(0, 11)) for _ in range(4)])
+    quads = min(80, (most or 320) // 4)
+    spans = np.array([(rng.integers(0, 20), rng.integers(0, 10), rng.integers(0, quads)) for _ in range(4)])
     first = data.draw(st.integers(0, 4))
     last = data.draw(st.integers(first, 4))
     before = rng.integers(-99, 99, (3, TILE, LANES), np.int32)
@@ -360,7 +360,7 @@ def test_dot(name, blocks, data):
     laid = np.concatenate([[0], weights.ravel()]).astype(np.int8).view(np.uint8)
     dotted(name)(
         codes.astype(np.uint8), places, 1, laid, 1, weights[0].size, blocks, spans, first, last, fresh, totals,
-        TILE * LANES,
+        TILE * LANES, most,
     )  # fmt: skip
     expected = before.copy()
     expected[1 : blocks + 1] *= not fresh
@@ -369,6 +369,21 @@ def test_dot(name, blocks, data):
             a = codes[places[p + 1] + QUAD * at :][: QUAD * quads].reshape(-1, 1, QUAD)
             expected[1 : blocks + 1, p] += (weights[:blocks, row : row + quads] * a).sum((1, 3))
     np.testing.assert_array_equal(totals, expected)
+
+
+@pytest.mark.parametrize("name", DOTS)
+@pytest.mark.parametrize("code", [1, 3, 15, 63, 127, 255])
+@pytest.mark.parametrize("byte", [1, 3, 8, 15, 16, 32, 127, 128])
+def test_sums_of_dot_at_their_ends(name, code, byte):
+    """The largest codes by the least and the greatest bytes, over as many quads as 16 bits hold."""
+    most = import_module(f"quantarray.cpu.int8.{name}").most_quads(code, byte)
+    quads = min(most or 400, 400)
+    for level in (-byte, min(byte, 127)):
+        codes, weights = np.full(QUAD * quads, code, np.uint8), np.full(2 * quads * LANES * QUAD, level, np.int8)
+        spans, totals = np.array([(0, 0, 9), (9, 9, quads - 9)]), np.zeros((2, TILE, LANES), np.int32)
+        some = np.zeros(1 + TILE, np.int64), 1, weights.view(np.uint8), 0, weights.size // 2, 2, spans, 0, 2
+        dotted(name)(codes, *some, True, totals, 0, most)
+        np.testing.assert_array_equal(totals, code * level * QUAD * quads)
 
 
 def test_environment_chooses():

@@ -58,5 +58,6 @@ def find_unit():
 UNIT = find_unit()
 COUNTS_BY_SHUFFLES = UNIT is None and isa.COUNTING == "avx512bw"  # costs are in what counting by shuffles takes
 _chosen = dot_tile if UNIT is None else dot_amx
-DOT_PASSES, DOT_ALONE, MOST_PRODUCT = _chosen.DOT_PASSES, _chosen.DOT_ALONE, _chosen.MOST_PRODUCT
+DOTS = UNIT is not None or dot_tile.dot_tile is not None
+DOT_PASSES, DOT_WIDE, DOT_ALONE = _chosen.DOT_PASSES, _chosen.DOT_WIDE, _chosen.DOT_ALONE
 DOT_COPY, DOT_EXPAND = getattr(_chosen, "DOT_COPY", 0), getattr(_chosen, "DOT_EXPAND", 0)

@@ -10,6 +10,8 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from ..epilogue.finish import finish_tile, flips_and_lanes, target
 from ..epilogue.strips import are_in_strips, ends_of_lines, put_codes, single_lines
@@ -22,9 +24,9 @@ from ..popcount.tiles import Group, blocks, empty_places, lanes_of, next_stretch
 from ..runtime.aligned import empty_lines, first_line
 from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
-from .amx_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
+from .amx_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, DOT_WIDE, UNIT
 from .dot_amx import dot_rows
-from .dot_tile import dot_codes, dot_tile
+from .dot_tile import dot_codes, dot_tile, most_quads
 from .expand import expand
 from .im2row import line_up, row_bytes, whole_spans
 from .interface import QUAD
@@ -52,7 +54,25 @@ def dot(x, fixed, out):
 
 
 def _task(x, fixed):
-    return Task(*tiles_of(fixed), x.images, _NO_VALUES, EFFORT, (UNIT,))
+    most = quads_of_terms(x.terms, fixed.w.terms)
+    return Task(*tiles_of(fixed), x.images, _NO_VALUES, EFFORT._replace(word=passes(most)), (UNIT, most))
+
+
+def quads_of_terms(x_terms, w_terms):
+    """Return how many quads of products are added in 16 bits; None where all sums have 32."""
+    base, unit, _, _ = bytes_of_levels.py_func(w_terms)
+    last = base + unit * (2 ** int(w_terms[0, 1]) - 1)
+    return None if UNIT is not None else most_quads(2 ** int(x_terms[0, 1]) - 1, max(abs(base), abs(last)))
+
+
+def passes(most):
+    """Return what 4 pixels by 32 channels by a word take, in units of `../costs.py`, with `most_quads`."""
+    return DOT_WIDE if most is None else DOT_PASSES
+
+
+def words_at_once(matrix, most):
+    """Return the words of a stretch of the contraction: what a cache holds, and 16 bits hold the sums of."""
+    raise NotImplementedError
 
 
 @entry
@@ -92,6 +112,15 @@ def expand_blocks(w, block, span, base, unit, weights):
         expand(Planes(w.words, word, planes, plane * LANES), 1, count, base, unit, to)
 
 
+@overload(words_at_once)
+def _words_at_once(matrix, most):
+    if not isinstance(matrix, types.NoneType):
+        return lambda matrix, most: STRETCH
+    if isinstance(most, types.NoneType):
+        return lambda matrix, most: SHORT_STRETCH
+    return lambda matrix, most: min(SHORT_STRETCH, most // (WORD // QUAD))
+
+
 class Stretch(NamedTuple):
     """A stretch of the contraction: the spans of its words in windows of each border class."""
 
@@ -101,10 +130,10 @@ class Stretch(NamedTuple):
 
 
 @inline
-def _dot(codes, windows, tile, kind, weights, stretch, sums):
+def _dot(codes, windows, tile, kind, weights, stretch, sums, most):
     """Add the products of a tile's windows, of a border class, and some blocks in a stretch to `Rows` of sums."""
     spans = RunSpan(stretch.spans, stretch.firsts[kind], stretch.firsts[kind + 1])
-    dot_tile(codes, View(windows, tile * TILE), weights, spans, stretch.fresh, sums)
+    dot_tile(codes, View(windows, tile * TILE), weights, spans, stretch.fresh, sums, most)
 
 
 @inline
@@ -115,14 +144,14 @@ def _spare_quads(w):
 
 
 @inline
-def _dot_codes(codes, windows, tile, weights, stretch, places, lanes, added, lines, words):
+def _dot_codes(codes, windows, tile, weights, stretch, places, lanes, added, lines, words, most):
     """Store the codes of a tile's pixels in channels of some blocks, as bytes."""
     kind = places.kinds[tile]
     spans = RunSpan(stretch.spans, stretch.firsts[kind], stretch.firsts[kind + 1])
     extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
     rows, size = View(places.rows, tile * TILE), places.sizes[tile]
     windows = View(windows, tile * TILE)
-    dot_codes(codes, windows, weights, spans, rows, size, extra, lines, lanes.at, lanes.channel, words)
+    dot_codes(codes, windows, weights, spans, rows, size, extra, lines, lanes.at, lanes.channel, words, most)
 
 
 @inner
@@ -165,14 +194,15 @@ def _put_strips(totals, total, strips, span, lanes, added, singles, to):
 
 
 @partial(Kernel, takes=True, of_bytes=True)
-def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
+def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
     w, plan, finish = prepared
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
-    # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
+    # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled.
+    # `most` is None or the quads whose products 16 bits hold: kernels of both together took twice as long to compile
     base, unit, shift, step = bytes_of_levels(w.terms)
     added = Added(finish.extra, x.terms[0, 3] * shift, x.terms[0, 3] * step, 0)
     length, group_blocks = w.words.shape[2], w.words.shape[1] // w.groups
-    stretches = -(-length // (SHORT_STRETCH if matrix is None else STRETCH))
+    stretches = -(-length // words_at_once(matrix, most))
     apart = -(-length // stretches) * LANES * WORD
     weights = np.empty(PAIR * apart + WORD, np.uint8)
     weight = first_line(weights)
@@ -218,7 +248,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                 if matrix is None and at_once:  # the first condition, known before, leaves this out for a matrix unit
                     lanes = lanes_of(group, pair)
                     for i in range(band):
-                        _dot_codes(codes, windows, i, pair_weights, stretch, places, lanes, added, lines, words)
+                        _dot_codes(codes, windows, i, pair_weights, stretch, places, lanes, added, lines, words, most)
                     continue
                 if matrix is not None:
                     rows, sums = Rows(codes, windows[0, 0], row_bytes(length)), Rows(totals, 0, apart_blocks * LANES)
@@ -228,7 +258,7 @@ def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
                     high_tile, stored = min(low_tile + slots, band), near if s + 1 == stretches else 0
                     for i in range(low_tile, high_tile if matrix is None else low_tile):
                         sums = Rows(totals, (i - low_tile) * TILE * LANES, apart_blocks * LANES)
-                        _dot(codes, windows, i, places.kinds[i], pair_weights, stretch, sums)
+                        _dot(codes, windows, i, places.kinds[i], pair_weights, stretch, sums, most)
                     for b in range(stored):
                         lanes, total = lanes_of(group, pair + b), b * apart_blocks
                         if in_strips:

@@ -18,11 +18,11 @@ from .amx_emulated import EmulatedAmx
 from .amx_tiles import BYTES, ROWS, Amx
 from .interface import QUAD
 
-DOT_PASSES = 0.9  # pairs of planes that `count_tile` counts in the same time, of which 1.4 T products/s: `../costs.py`
+# Pairs of planes that `count_tile` counts in the same time, of which 1.4 T products/s: `../costs.py`
+DOT_PASSES = DOT_WIDE = 0.9
 DOT_ALONE = 1
 DOT_COPY = 0.7  # of a pass, for a word of a window besides its expansion
 DOT_EXPAND = 0.35  # of a pass, for a word of weights that becomes bytes in the order of tiles, besides its planes
-MOST_PRODUCT = 2**15  # of two bytes: all
 SIDES = LANES // ROWS  # tiles of 16 channels in a block
 CODES, WEIGHTS = 4, 6  # the first tiles of each; sums are 0 .. 3, since two products wait for each other in any fewer
 _WEIGHT_STRIDE = LANES * QUAD

@@ -8,20 +8,27 @@ from ..runtime.isa import COUNTING
 from .interface import tile_coder, tile_dotter
 
 # Pairs of planes that are counted in the same time, by `count_tile` or by shuffles: see `../costs.py`
-DOT_PASSES = 2.5 if COUNTING == "avx512bw" else 5
+DOT_PASSES = DOT_WIDE = 2.5 if COUNTING == "avx512bw" else 5
 DOT_ALONE = 1.25  # times as long a single block of 32 channels takes as one of two: its additions wait for each other
-MOST_PRODUCT = 2**15  # of two bytes: all
 _ROW = ir.VectorType(I32, 16)
 
 
 class Vnni:
     """Multiply by vpdpbusd: uint8 by int8, sums of 32 bits, no saturation."""
 
-    lanes = 16
+    lanes, sums = 16, _ROW
 
     @staticmethod
     def sweeps(blocks):
         return [range(0, blocks * LANES, 16)]
+
+    @staticmethod
+    def parts(builder, x, signed):
+        return x
+
+    @staticmethod
+    def whole(builder, total):
+        return total
 
     @staticmethod
     def add(builder, total, codes, weights):
@@ -30,4 +37,9 @@ class Vnni:
         return builder.call(dot, [total, codes, weights])
 
 
-dot_tile, dot_codes = tile_dotter(Vnni), tile_coder(Vnni)
+def most_quads(code, byte):
+    """Return None: sums have 32 bits."""
+    return None
+
+
+dot_tile, dot_codes = tile_dotter(lambda most: Vnni), tile_coder(lambda most: Vnni)

@@ -31,7 +31,7 @@ from ..llvm.vectors import (
 )
 from ..llvm.views import flat
 from ..runtime.isa import COUNTING, FEATURES
-from .dot_avx2 import Pairs
+from . import dot_avx2, dot_avx512bw
 from .dot_avx512vnni import Vnni
 from .group_bytes import BYTES, LANES
 
@@ -40,12 +40,7 @@ ROWS, COLUMNS = ((4, 2, 1), 4) if _WIDE else ((2, 1), 2)  # of tiles, whose sums
 INTEGERS, REALS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
 _UNROLLED = 4
 VNNI = "avx512vnni" in FEATURES
-if _WIDE:
-    _PAIRS = Pairs(16, 64, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
-elif COUNTING == "avx2" or "avx2" in FEATURES:
-    _PAIRS = Pairs(8, 16, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
-else:
-    _PAIRS = None
+_DOTS = dot_avx512bw if _WIDE else dot_avx2 if COUNTING == "avx2" or "avx2" in FEATURES else None
 
 
 class ByteRows(NamedTuple):
@@ -190,14 +185,21 @@ def add_groups(builder, total, sums, times, start, step, share):
     return add_product(builder, whole, builder.fmul(step, share), total)
 
 
+def _add_dots(builder, total, weights, codes, deep):
+    short, wide = _DOTS.SHORT, _DOTS.WIDE
+    if deep:
+        return wide.add(builder, total, wide.parts(builder, weights, False), wide.parts(builder, codes, True))
+    return builder.add(total, short.whole(builder, short.add(builder, ir.Constant(short.sums, None), weights, codes)))
+
+
 def add_dots(builder, total, weights, codes, deep):
     """Return total + sums of 4 products of neighbours, of unsigned and signed bytes."""
     if VNNI:
         return Vnni.add(builder, total, weights, codes)
-    if _PAIRS is not None and not deep:
-        each = _PAIRS.lanes
+    if _DOTS is not None:
+        each = _DOTS.WIDE.lanes
         parts = ([lanes_of(builder, v, i, each) for v in (total, weights, codes)] for i in range(0, LANES, each))
-        return joined(builder, [_PAIRS.add(builder, *part) for part in parts])
+        return joined(builder, [_add_dots(builder, *part, deep) for part in parts])
     # Products of even and of odd bytes, as words
     halves = ir.VectorType(I16, 2 * LANES)
     eight = ir.Constant(halves, [8] * halves.count)

@@ -12,30 +12,33 @@ from numba.extending import intrinsic
 
 from ..epilogue.ranks import NO_CODES, shape_of
 from ..epilogue.strips import bytes_on_lines
-from ..llvm.vectors import F32, I8, I32, LANES, PAIR, TILE, const, place_of, pointer, splat
+from ..llvm.vectors import F32, I8, I32, LANES, PAIR, TILE, const, place_of, pointer, slot_of, splat
 from ..llvm.views import flat
 
 QUAD = 4  # neighbours of the contraction whose products one instruction adds to a 32-bit lane
 
 
-def tile_dotter(kernel):
+def tile_dotter(kernel_of):
     """Build the `dot_tile` of a kernel for one instruction set.
 
-    `kernel.lanes` are the 32-bit lanes of its vectors, `kernel.sweeps(blocks)` the vectors of a pixel that registers
-    hold in one walk over the contraction; `kernel.add(builder, sum, codes, weights)` adds products of 4 bytes a lane.
+    `kernel_of` takes Numba's type of `most`, and returns a kernel. `kernel.lanes` are the 32-bit lanes of its vectors,
+    `kernel.sweeps(blocks)` the vectors of a pixel that registers hold in one walk over the contraction, `kernel.sums`
+    the type of sums in it. `kernel.add(builder, sum, codes, weights)` adds products of 4 bytes a lane, of which
+    `kernel.parts(builder, bytes, signed)` prepares each operand; `kernel.whole(builder, sum)` has 32 bits a lane.
     """
 
     @intrinsic
-    def dot_tile(typingctx, codes, places, weights, spans, fresh, totals):
+    def dot_tile(typingctx, codes, places, weights, spans, fresh, totals, most):
         """totals[b, p, l] += sum over the spans of a * w, or = that where `fresh`, with
 
             a = codes[places[p] + 4 * at + k],   w = weights[b * apart + 4 * (32 * row + l) + k]
 
         Spans first .. last of int64 spans[n 3], a `RunSpan`, are (first at, first row, number of both); k < 4. codes
         are uint8, weights `ByteWeights`, places a `View` of int64, and totals `Rows` of int32[4 32], one of each of 1
-        or 2 blocks.
+        or 2 blocks. most is None, or an integer where 16 bits hold all sums of products: at most so many quads.
         """
-        signature = types.void(codes, places, weights, spans, types.boolean, totals)
+        signature = types.void(codes, places, weights, spans, types.boolean, totals, most)
+        kernel = kernel_of(most)
 
         def codegen(context, builder, signature, args):
             signature, args = flat(context, builder, signature, args)
@@ -62,11 +65,11 @@ def tile_dotter(kernel):
     return dot_tile
 
 
-def tile_coder(kernel):
+def tile_coder(kernel_of):
     """Build the `dot_codes` of a kernel for one instruction set, as `tile_dotter` its `dot_tile`."""
 
     @intrinsic
-    def dot_codes(typingctx, codes, places, weights, spans, rows, size, extra, lines, lane, channel, words):
+    def dot_codes(typingctx, codes, places, weights, spans, rows, size, extra, lines, lane, channel, words, most):
         """Store the codes of the sums of `dot_tile` as bytes channel .. of words[rows[p]], for p < size <= 4.
 
         Codes are those of `put_strip_by_lines`, with lines that are all right and step 1: 32 or 64 channels, those from
@@ -74,7 +77,8 @@ def tile_coder(kernel):
         The sums stay in registers: to store and load them took a third of a convolution of 16 to 96 channels.
         """
         i64 = types.int64
-        signature = types.void(codes, places, weights, spans, rows, i64, extra, lines, i64, i64, words)
+        signature = types.void(codes, places, weights, spans, rows, i64, extra, lines, i64, i64, words, most)
+        kernel = kernel_of(most)
 
         def codegen(context, builder, signature, args):
             signature, args = flat(context, builder, signature, args)
@@ -114,12 +118,10 @@ def tile_coder(kernel):
 def _sweep(builder, kernel, vectors, rows, weights, spans):
     """Sum up some vectors of lanes: `vectors` are the numbers of their first lanes among the blocks' 32 or 64.
 
-    weights are (pointer, distance of blocks), spans (pointer, first, last). Returns slots of sums by pixel and vector.
+    weights are (pointer, distance of blocks), spans (pointer, first, last). Returns sums by pixel and vector.
     """
     row, (spans, first, last) = ir.VectorType(I32, kernel.lanes), spans
-    sums = [[cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in vectors] for _ in range(TILE)]
-    for slot in (slot for pixel in sums for slot in pixel):
-        builder.store(ir.Constant(row, None), slot)
+    slots = [[slot_of(builder, ir.Constant(kernel.sums, None)) for _ in vectors] for _ in range(TILE)]
     columns = [_column(builder, *weights, lane) for lane in vectors]
     with cgutils.for_range(builder, builder.sub(last, first)) as span:
         at = builder.mul(builder.add(first, span.index), const(3))
@@ -130,19 +132,21 @@ def _sweep(builder, kernel, vectors, rows, weights, spans):
         with cgutils.for_range(builder, quads) as step:
             place = builder.mul(step.index, const(QUAD * LANES))
             loaded = [builder.load(place_of(builder, start, place, row), align=1) for start in starts]
+            loaded = [kernel.parts(builder, one, True) for one in loaded]
             for p in range(TILE):
                 code = splat(builder, builder.load(builder.gep(codes[p], [step.index]), align=1), kernel.lanes)
-                for slot, column in zip(sums[p], loaded, strict=True):
+                code = kernel.parts(builder, code, False)
+                for slot, column in zip(slots[p], loaded, strict=True):
                     builder.store(kernel.add(builder, builder.load(slot), code, column), slot)
-    return sums
+    return [[kernel.whole(builder, builder.load(slot)) for slot in pixel] for pixel in slots]
 
 
 def _encode(builder, sums, vectors, extra, lines, ends, to):
     """Store codes of sums at a pointer for each pixel."""
-    of_block = LANES // sums[0][0].type.pointee.count
+    kind = sums[0][0].type
+    of_block, floats = LANES // kind.count, ir.VectorType(F32, kind.count)
     for i in range(0, len(vectors), of_block):
         firsts = vectors[i : i + of_block]
-        kind, floats = sums[0][0].type.pointee, ir.VectorType(F32, sums[0][0].type.pointee.count)
         fixed = [builder.load(place_of(builder, extra, first, kind), align=4) for first in firsts]
         slopes, shifts = (
             [builder.load(place_of(builder, row, first, floats), align=4) for first in firsts] for row in lines
@@ -150,8 +154,7 @@ def _encode(builder, sums, vectors, extra, lines, ends, to):
         some = ir.VectorType(I8, len(firsts) * kind.count)
         least, most, turned, used = (builder.load(place_of(builder, row, firsts[0], some), align=1) for row in ends)
         for of_pixel, row in zip(sums, to, strict=True):
-            totals = map(builder.load, of_pixel[i : i + of_block])
-            totals = [builder.add(*pair) for pair in zip(fixed, totals, strict=True)]
+            totals = [builder.add(*pair) for pair in zip(fixed, of_pixel[i : i + of_block], strict=True)]
             code = bytes_on_lines(builder, totals, slopes, shifts, least, most)
             code = builder.and_(builder.xor(code, turned), used)
             builder.store(code, place_of(builder, row, firsts[0], some), align=1)
@@ -174,8 +177,8 @@ def _column(builder, weights, apart, lane):
 
 def _move(builder, sums, vectors, totals, value):
     for p in range(TILE):
-        for slot, first in zip(sums[p], vectors, strict=True):
+        for total, first in zip(sums[p], vectors, strict=True):
             block, lane = divmod(first, LANES)
             of_block = builder.gep(totals[0], [totals[1]]) if block else totals[0]
-            place = place_of(builder, of_block, p * LANES + lane, slot.type.pointee)
-            builder.store(value(builder.load(slot), place), place, align=4)
+            place = place_of(builder, of_block, p * LANES + lane, total.type)
+            builder.store(value(total, place), place, align=4)

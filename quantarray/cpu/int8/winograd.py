@@ -7,6 +7,8 @@
 from functools import partial
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from ..epilogue.finish import store_tile, target
 from ..llvm.masks import popcount
@@ -17,8 +19,8 @@ from ..popcount.tiles import Group, blocks, lanes_of, next_stretch
 from ..runtime.aligned import empty_lines, first_line
 from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
-from .dot import bytes_of_levels
-from .dot_tile import DOT_PASSES, dot_tile
+from .dot import bytes_of_levels, passes
+from .dot_tile import DOT_PASSES, dot_tile, most_quads
 from .expand import bring_codes, expand
 from .interface import QUAD
 from .windows import WORD, ByteBuffer, Expanded, expand_missing
@@ -30,7 +32,8 @@ _APART = _PAIR * TILE * LANES  # sums of one place of a square and of the next
 BAND = 128  # squares of 2 by 2 results whose pixels are folded at once
 _FOLDED = 512  # words that all of them have, unless a tile has more: 512 KiB of bytes
 _SPAN = 1 << 13  # words that a band's pixels may span, unless those of one square span half of it: 512 KiB as bytes
-EFFORT = Effort(word=DOT_PASSES * PLACES / (TAPS * TILE), tile=10, weight=0.45, pixel=1.4)
+SHARE = PLACES / (TAPS * TILE)  # of the products of all windows
+EFFORT = Effort(word=DOT_PASSES * SHARE, tile=10, weight=0.45, pixel=1.4)
 MOST_LEVEL = 14  # magnitude of a byte of weights: 9 of them are at most 127
 MOST_PLANES = 6  # of pixels: 4 of them are at most 252
 
@@ -42,7 +45,21 @@ def winograd(x, fixed, out):
 def _task(x, fixed):
     band = band_of.py_func(fixed.w.words.shape[2] // TAPS)
     words = np.full(len(fixed.plan.targets), fixed.w.words.shape[2])
-    return Task(fixed.plan, words, x.images, _NO_VALUES, EFFORT._replace(band=band))
+    most = quads_of_squares(x.terms, fixed.w.terms)
+    effort = EFFORT._replace(band=band, word=passes(most) * SHARE)
+    return Task(fixed.plan, words, x.images, _NO_VALUES, effort, (most,))
+
+
+def quads_of_squares(x_terms, w_terms):
+    """Return how many quads of products of folded pixels and taps are added in 16 bits; None where sums have 32."""
+    largest, level = bounds(x_terms, w_terms)
+    return most_quads(TILE * largest, TAPS * level)
+
+
+def bounds(x_terms, w_terms):
+    """Return the magnitudes of pixels and of weights before they are folded."""
+    base, unit, _, _ = small_bytes_of_levels.py_func(w_terms)
+    return 2 ** int(x_terms[0, 1]) - 1, max(abs(base), abs(base + unit * (2 ** int(w_terms[0, 1]) - 1)))
 
 
 @entry
@@ -168,14 +185,31 @@ def sum_squares(left, terms, plan, length, begin, band, shift, ones):
 
 
 @inner
-def rows_and_spans(pixel, size, length):
-    """Return (rows, spans) for `dot_tile`: where `size` folded squares begin, from `pixel` on, and a span a place."""
-    rows, spans, quads = np.empty(size, np.int64), np.empty((PLACES, 3), np.int64), length * WORD // QUAD
+def rows_and_spans(pixel, size, length, pieces):
+    """Return (rows, spans) for `dot_tile`: where `size` folded squares begin, from `pixel` on, and spans of each place,
+    in pieces.
+    """
+    rows, spans, quads = np.empty(size, np.int64), np.empty((PLACES * pieces, 3), np.int64), WORD // QUAD
     for s in range(size):
         rows[s] = pixel + s * length * WORD
     for i in range(PLACES):
-        spans[i, 0], spans[i, 1], spans[i, 2] = i * size * quads, i * quads, quads
+        for piece in range(pieces):
+            low, high, n = length * piece // pieces, length * (piece + 1) // pieces, i * pieces + piece
+            spans[n, 0], spans[n, 1] = (i * size * length + low) * quads, (i * length + low) * quads
+            spans[n, 2] = (high - low) * quads
     return rows, spans
+
+
+def pieces_of(length, most):
+    """Return how many pieces of `length` words have sums that 16 bits hold: one where `most` is None."""
+    raise NotImplementedError
+
+
+@overload(pieces_of)
+def _pieces_of(length, most):
+    if isinstance(most, types.NoneType):
+        return lambda length, most: 1
+    return lambda length, most: -(-length // (most // (WORD // QUAD)))
 
 
 @inline
@@ -190,12 +224,15 @@ def fold_weights(w, block, length, base, unit, weights):
 
 
 @inline
-def multiply(pixels, rows, first, tiles, weights, spans, sums):
+def multiply(pixels, rows, first, tiles, weights, spans, sums, most):
     """Compute sums[tile, place, block, pixel, lane] of tiles of 4 squares: one place's weights stay in L1 for all."""
+    pieces = len(spans) // PLACES
     for place in range(PLACES):
         for i in range(tiles):
             squares, to = View(rows, (first + i) * TILE), Rows(sums, (i * PLACES + place) * _APART, TILE * LANES)
-            dot_tile(pixels, squares, weights, RunSpan(spans, place, place + 1), True, to)
+            for piece in range(pieces):
+                n = place * pieces + piece
+                dot_tile(pixels, squares, weights, RunSpan(spans, n, n + 1), piece == 0, to, most)
 
 
 @inline
@@ -226,7 +263,7 @@ def _place_results(plan, low, band, width, fixed, results):
 
 
 @partial(Kernel, takes=True, of_bytes=True)
-def _winograd_range(prepared, starts, x, values, words, dealt, worker):
+def _winograd_range(prepared, most, starts, x, values, words, dealt, worker):
     w, plan, finish = prepared
     base, unit, shift, step = small_bytes_of_levels(w.terms)
     offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
@@ -235,7 +272,7 @@ def _winograd_range(prepared, starts, x, values, words, dealt, worker):
     weights = np.empty(_PAIR * PLACES * length * LANES * WORD + WORD, np.uint8)
     pixels, apart = np.empty(PLACES * size * length * WORD + WORD, np.uint8), size * length * WORD
     weight, pixel = first_line(weights), first_line(pixels)
-    rows, spans = rows_and_spans(pixel, size, length)
+    rows, spans = rows_and_spans(pixel, size, length, pieces_of(length, most))
     together = min(size // TILE, 2 * length)  # tiles of squares that meet one place's weights after another
     sums, tile = empty_lines(together * PLACES * _PAIR * TILE, np.int32), empty_lines(TILE, np.int32)
     buffer, mark = ByteBuffer(np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0), 0
@@ -268,7 +305,7 @@ def _winograd_range(prepared, starts, x, values, words, dealt, worker):
                 for s in range(band):
                     if s % (TILE * together) == 0:
                         some = min(together, -(-(band - s) // TILE))
-                        multiply(pixels, rows, s // TILE, some, pair_weights, spans, sums)
+                        multiply(pixels, rows, s // TILE, some, pair_weights, spans, sums, most)
                     at = s % (TILE * together) // TILE * PLACES * _APART + s % TILE * LANES
                     for b in range(near):
                         lanes = lanes_of(group, pair + b)

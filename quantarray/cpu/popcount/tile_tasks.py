@@ -125,7 +125,7 @@ def _prepare(x, fixed, out, task):
         shared = _shared(*out.shape[:2]) if packed else 0  # values of a chunk are whole cache lines
         chunks, parts = cut(workers, split, tiles, work, *ready, -(-tiles // effort.band), shared)
     held = Held((Prepared(w, plan, fixed.finish), *more, starts(costs, images, chunks, parts)))
-    kind = x.words.dtype, (no_values if packed else out).dtype
+    kind = x.words.dtype, (no_values if packed else out).dtype, *map(type, more)
     return _Ready(chunks * parts, workers, kind, held, no_values if packed else None)
 
 

@@ -18,12 +18,11 @@ import quantarray as qa
 from quantarray.arrays.array import validate
 from quantarray.backends import kernel_choice
 from quantarray.cpu.int8 import dot, framed, winograd
-from quantarray.cpu.int8.amx_unit import MOST_PRODUCT, UNIT
+from quantarray.cpu.int8.amx_unit import DOTS, UNIT
 from quantarray.cpu.popcount import conv, conv_real, tile_tasks
 from quantarray.cpu.runtime import threads as cpu_threads
 from quantarray.ops.products import folded_thresholds, scaled_sums
 
-DOTS = MOST_PRODUCT > 0
 LARGE = st.sampled_from([(-(2**20), 5, 2**20 - 1), (2**16, -(2**16)), (2**9 - 1, 0)]).map(lambda v: Law(qa.integers(v)))
 
 
@@ -218,6 +217,23 @@ def on_two_threads(run):
 @cache
 def called_by_python(kernel):
     return numba.njit(error_model="numpy")(kernel.compiled.py_func)
+
+
+@pytest.mark.skipif(not DOTS, reason="no dot products")
+@pytest.mark.parametrize(("name", "bits"), [("dot", (2, 8, 4)), ("winograd", (2, 4, 3))])
+def test_sums_of_16_and_of_32_bits_in_one_process(name, bits):
+    """Kernels take operands of the same types, whether 16 bits hold sums of products or not."""
+    if name == "winograd" and UNIT is not None:
+        pytest.skip("a matrix unit multiplies")
+    rng = np.random.default_rng(0)
+    for number in bits:
+        x = qa.encode(rng.integers(0, 1 << number, (1, 9, 8, 130)), range(1 << number))
+        levels = range(-(1 << number - 1), 1 << number - 1)
+        w = qa.encode(rng.choice(levels, (40, 3, 3, 130)), levels)
+        with products_by("conv"):
+            expected = qa.conv2d(x, w, padding=1)
+        with products_by(name):
+            np.testing.assert_array_equal(qa.conv2d(x, w._view(), padding=1), expected)
 
 
 @pytest.mark.full  # compiles each kernel again

@@ -6,10 +6,8 @@ from results import assert_bits
 from strategies import products_by
 
 import quantarray as qa
-from quantarray.cpu.int8.amx_unit import MOST_PRODUCT
+from quantarray.cpu.int8.amx_unit import DOTS
 from quantarray.ops.products import folded_thresholds, scaled_sums
-
-DOTS = MOST_PRODUCT > 0
 
 
 def folding_case(bias_scale=1.0, scale=0.37, rows=3):

@@ -13,6 +13,7 @@ from .int8.dot import EFFORT as DOT
 from .int8.dot import bytes_of_levels, passes, quads_of_terms
 from .int8.framed import EFFORT as FRAMED
 from .int8.framed import POSITIONS
+from .int8.interface import QUAD
 from .int8.windows import BAND
 from .int8.winograd import BAND as SQUARES
 from .int8.winograd import EFFORT as WINOGRAD
@@ -26,6 +27,7 @@ from .popcount.tiles import IN_REGISTERS, WORD
 from .runtime.isa import NAME
 
 _PLANES = 8  # that a byte holds
+_BITS = 64  # of a word
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
 _PACK = 50  # a word of a tile's windows is made of bytes
 _CALL = 1000  # a kernel's call
@@ -77,7 +79,7 @@ def costs(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     if of_bytes:
         units["conv"] += _PACK * words / max(1, -(-channels // LANES))
     if _dot_fits(x_terms, w_terms):
-        units["dot"] = _dot(x_terms, w_terms, *sizes)
+        units["dot"] = _dot(x_terms, w_terms, *sizes, forms)
     if forms.squares and _winograd_fits(x_terms, w_terms, words):
         units["winograd"] = _winograd(x_terms, w_terms, *sizes) * TILE * forms.squares / max(1, rows)
     if forms.positions and _framed_fits(x_terms, w_terms):
@@ -149,12 +151,14 @@ def _dot_fits(x_terms, w_terms):
     return DOTS and max(int(x_terms[0, 1]), int(w_terms[0, 1])) <= _PLANES
 
 
-def _dot(x_terms, w_terms, rows, channels, words):
+def _dot(x_terms, w_terms, rows, channels, words, forms):
     tiles, blocks = min(BAND, -(-rows // TILE)), max(1, -(-channels // LANES))
     of_weights = (COUNTING.expand * w_terms[0, 1] + DOT_EXPAND) * LANES / max(1, tiles)
     expanding = COUNTING.expand * x_terms[0, 1] * TILE / blocks + of_weights
-    word = passes(quads_of_terms(x_terms, w_terms))
-    return words * (word * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + DOT.tile
+    word, multiplied = passes(quads_of_terms(x_terms, w_terms)), words
+    if UNIT is None and forms.quads:
+        multiplied = forms.quads * QUAD / _BITS
+    return multiplied * word * _pairing(blocks) + words * (expanding + DOT_COPY * TILE / blocks) + DOT.tile
 
 
 def _framed_fits(x_terms, w_terms):

@@ -79,6 +79,7 @@ class Forms(NamedTuple):
     squares: int = 0  # of 2 by 2 windows of 3x3 at stride 1, in all images
     positions: int = 0  # in all images, as a `Frame` has them
     position_words: int = 0
+    quads: int = 0  # of 4 elements in a window, where each pixel's last word has at least two quads without any
 
 
 class Left(NamedTuple):

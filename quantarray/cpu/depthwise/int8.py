@@ -44,21 +44,29 @@ def _run(kernel, x, w, plan, rest):
 @partial(Kernel, of_bytes=True)
 def _codes_range(x, w, plan, cuts, words, begin, end):
     codes, pairs, seen = _buffers(plan, w)
-    rows, done, row = len(plan.seen), 0, begin
+    rows, done, row, masks = len(plan.seen), 0, begin, np.empty(2 * CHANNELS, np.uint8)
     columns, start = plan.kinds.size // rows, first_line(pairs)
     while row < end:
         image, top = row // rows, row % rows
         stop, first_row = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
         for word in range(w.period):
             done, begins = first_row, _begins(plan, word, start)
+            _spread(cuts.lanes, word, masks)
             for i in range(top, stop):
                 done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
                 taps = _see(w, plan, i, begins, seen)
                 row_codes(
                     pairs, plan.step * PAIRS, columns, seen, taps, w.values, word * PAIRS, plan.kinds, i * columns,
-                    cuts, word * CHANNELS, word, words, (image * rows + i) * columns,
+                    cuts, word * CHANNELS, word, masks, words, (image * rows + i) * columns,
                 )  # fmt: skip
         row += stop - top
+
+
+@inner
+def _spread(lanes, word, masks):
+    """masks[64 * i + l] = 255 where bit l of lanes[word, i] is one, or else 0."""
+    for i in range(masks.size):
+        masks[i] = 255 * (lanes[word, i // CHANNELS] >> np.uint64(i % CHANNELS) & np.uint64(1))
 
 
 @partial(Kernel, of_bytes=True)

@@ -54,22 +54,25 @@ def row_sums(
 
 
 @intrinsic
-def row_codes(typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, cuts, lane, word, out, row):
+def row_codes(
+    typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, cuts, lane, word, masks, out, row
+):  # fmt: skip
     """out[.., row + p, word] = codes of 64 channels l, those of lanes[word, 1] of `Cuts`: the number of t with
 
         total[p, l] > limits[kinds[first + p], t, lane + l]
 
     and the total that `row_sums` has; the number of all others where bits of lanes[word, 0] are ones. limits are int16
-    or int32, as wide as totals. Where there are lines, a number is their value instead. out uint64[planes rows words];
-    with one plane for several, byte 64 * word + l of a row is the code.
+    or int32, as wide as totals. Where there are lines, a number is their value instead. masks are uint8[2 64],
+    lanes[word] as bytes of ones and zeros. LLVM made bytes of bits for each pixel, one after the other, on AVX2. out
+    uint64[planes rows words]; with one plane for several, byte 64 * word + l of a row is the code.
     """
     i64 = types.int64
-    signature = types.void(pairs, i64, i64, seen, i64, values, i64, kinds, i64, cuts, i64, i64, out, i64)
+    signature = types.void(pairs, i64, i64, seen, i64, values, i64, kinds, i64, cuts, i64, i64, masks, out, i64)
 
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
         (_, thresholds, width), (planes, out_rows, words) = (
-            _shape(context, builder, signature, args, i) for i in (9, 15)
+            _shape(context, builder, signature, args, i) for i in (9, 16)
         )
         limits, lines, ends = (pointer(context, builder, signature, args, i, args[13]) for i in (9, 11, 12))
         law = pointer(context, builder, signature, args, 10, builder.mul(args[14], const(2)))
@@ -77,12 +80,15 @@ def row_codes(typingctx, pairs, step, pixels, seen, count, values, at, kinds, fi
         single, as_bytes = builder.icmp_signed("==", thresholds, const(1)), are_bytes(builder, planes, thresholds)
         has_lines = builder.icmp_signed("!=", _shape(context, builder, signature, args, 11)[0], const(0))
         nth = builder.select(as_bytes, builder.mul(args[14], const(CHANNELS // 8)), args[14])
-        out = pointer(context, builder, signature, args, 15, builder.add(builder.mul(args[16], words), nth))
+        masks = pointer(context, builder, signature, args, 15)
+        out = pointer(context, builder, signature, args, 16, builder.add(builder.mul(args[17], words), nth))
         apart, of_kind = builder.mul(out_rows, words), builder.mul(thresholds, width)
         of_line = builder.mul(width, const(2))
         only = [slot_of(builder, const(0)) for _ in range(PIXELS)]
         ranks = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(I8, PIXELS * CHANNELS)), I8.as_pointer())
-        turned, inside = (_byte_mask(builder, mask) for mask in (down, used))
+        turned, inside = (
+            builder.load(place_of(builder, masks, i * CHANNELS, ir.VectorType(I8, CHANNELS)), align=1) for i in range(2)
+        )
         top = builder.trunc(builder.add(thresholds, const(1)), I8)
         top = builder.and_(turned, splat(builder, top, CHANNELS))  # T - rank = ~rank + T + 1
 
@@ -161,12 +167,6 @@ def _store_planes(builder, code, planes, row, apart):
         mask = builder.and_(code, splat(builder, bit, CHANNELS))
         mask = builder.icmp_unsigned("!=", mask, ir.Constant(mask.type, None))
         builder.store(builder.bitcast(mask, I64), builder.gep(row, [builder.mul(plane.index, apart)]))
-
-
-def _byte_mask(builder, bits):
-    """Return bytes of ones and zeros, by the 64 bits of a word."""
-    mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), CHANNELS))
-    return builder.sext(mask, ir.VectorType(I8, CHANNELS))
 
 
 def _ranks(builder, sums, columns, thresholds, width):

@@ -225,14 +225,13 @@ def fold_weights(w, block, length, base, unit, weights):
 
 @inline
 def multiply(pixels, rows, first, tiles, weights, spans, sums, most):
-    """Compute sums[tile, place, block, pixel, lane] of tiles of 4 squares: one place's weights stay in L1 for all."""
+    """Compute sums[tile, place, block, pixel, lane] of tiles of 4 squares: weights of a span stay in L1 for all."""
     pieces = len(spans) // PLACES
-    for place in range(PLACES):
+    for n in range(len(spans)):
         for i in range(tiles):
-            squares, to = View(rows, (first + i) * TILE), Rows(sums, (i * PLACES + place) * _APART, TILE * LANES)
-            for piece in range(pieces):
-                n = place * pieces + piece
-                dot_tile(pixels, squares, weights, RunSpan(spans, n, n + 1), piece == 0, to, most)
+            place = i * PLACES + n // pieces
+            squares, to = View(rows, (first + i) * TILE), Rows(sums, place * _APART, TILE * LANES)
+            dot_tile(pixels, squares, weights, RunSpan(spans, n, n + 1), n % pieces == 0, to, most)
 
 
 @inline

@@ -15,7 +15,7 @@ from ...core.format import WORD_BITS, word_count
 from ...kernels.operands import Forms
 from ...kernels.windows import Window, tile_count
 from . import folded_thresholds, scaled_sums
-from .lanes import TILE
+from .lanes import QUAD, TILE
 from .operand import Operand
 
 _MOST_SEEN = 1 << 15  # words of the rows under the windows of one row that are made bytes at a time: 2 MiB
@@ -105,11 +105,13 @@ class Job:
         """Describe the windows of all images besides their words."""
         if self.side_by_side or len(self.window.size) != 2:
             return Forms()
-        images, words, window = self.shape[0], word_count(self.w.shape[3]), self.window
+        images, channels, window = self.shape[0], self.w.shape[3], self.window
+        words, used = word_count(channels), -(-channels // QUAD)
         fits = self.groups == 1 and 0 < window.seen_words(words) <= _MOST_SEEN
         positions = window.positions(images) if fits else 0
         tiles = tile_count(window, images, TILE) if positions else 0
-        return Forms(tiles, images * window.squares, positions, words)
+        spare = self.groups == 1 and words * WORD_BITS - channels >= 2 * QUAD
+        return Forms(tiles, images * window.squares, positions, words, window.taps * used if spare else 0)
 
     @property
     def elements(self) -> int:

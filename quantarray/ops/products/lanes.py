@@ -12,6 +12,7 @@ from ...core.dtypes import Array
 from ...core.format import WORD, WORD_BITS
 
 TILE = 4  # pixels of a kernel's tile
+QUAD = 4  # neighbours of the contraction whose products one instruction adds
 LANES = 32  # channels of a block
 
 

@@ -7,11 +7,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..llvm.vectors import F32, F64, I8, I32, const, place_of, pointer, splat
-from ..runtime.isa import FEATURES
+from ..llvm.vectors import F32, F64, I8, I32, const, joined, lanes_of, place_of, pointer, splat
+from ..runtime.isa import COUNTING, FEATURES
 
 LANES = 16
 FEW = 4  # planes, of codes that name one of 16 levels
+# Planes from which on levels are chosen by indices, and not by masks
+_LEAST_INDEXED = 2 if "avx512f" in FEATURES else 3 if COUNTING == "avx2" else FEW + 1
 _BITS = ir.IntType(16)
 _FLAGS, _LEVELS, _CODES, _WIDE = (ir.VectorType(kind, LANES) for kind in (ir.IntType(1), F32, I32, F64))
 
@@ -35,7 +37,7 @@ def put_few(typingctx, words, at, apart, planes, table, first, count, out, start
         for number in range(1, FEW + 1):
             with builder.if_then(builder.icmp_signed("==", args[3], const(number))):
                 put = _Units(builder, data, begin, args[2], levels, number, to)
-                if "avx512f" not in FEATURES or number == 1:
+                if number < _LEAST_INDEXED:
                     put.units(begin, end)
                     continue
                 even = builder.and_(builder.add(begin, const(1)), const(-2))
@@ -76,25 +78,62 @@ class _Units(NamedTuple):
             self._store(unit, left[0])
 
     def pairs(self, first, end):
-        """Store 32 levels a step: bits are rotated to their places in indices. Masks would all go by one port."""
+        """Store 32 levels a step, chosen by indices."""
         builder, pairs = self.builder, self.builder.bitcast(self.data, I32.as_pointer())
-        kind = ir.FunctionType(_CODES, [_CODES] * 3)
-        rotate = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fshl.v{LANES}i32")
-        kind = ir.FunctionType(_LEVELS, [_LEVELS, _CODES])
-        choose = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
         with cgutils.for_range(builder, builder.lshr(builder.sub(end, first), const(1))) as step:
             unit = builder.add(first, builder.shl(step.index, const(1)))
             words = []
             for plane in range(self.planes):
                 at = builder.lshr(builder.add(unit, builder.mul(self.apart, const(plane))), const(1))
-                words.append(splat(builder, builder.load(builder.gep(pairs, [at]), align=4), LANES))
-            for half in range(2):
-                index = ir.Constant(_CODES, [0] * LANES)
-                for plane, word in enumerate(words):
-                    turn = ir.Constant(_CODES, [(plane - lane - LANES * half) % 32 for lane in range(LANES)])
-                    bit = ir.Constant(_CODES, [1 << plane] * LANES)
-                    index = builder.or_(index, builder.and_(builder.call(rotate, [word, word, turn]), bit))
-                self._store(builder.add(unit, const(half)), builder.call(choose, [self.levels, index]))
+                words.append(builder.load(builder.gep(pairs, [at]), align=4))
+            choose = self._sixteen if "avx512f" in FEATURES else self._eights
+            for half, levels in enumerate(choose(words)):
+                self._store(builder.add(unit, const(half)), levels)
+
+    def _sixteen(self, words):
+        """Return two vectors of levels: bits are rotated to their places. Masks would all go by one port."""
+        builder, words = self.builder, [splat(self.builder, word, LANES) for word in words]
+        kind = ir.FunctionType(_CODES, [_CODES] * 3)
+        rotate = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fshl.v{LANES}i32")
+        kind = ir.FunctionType(_LEVELS, [_LEVELS, _CODES])
+        choose = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
+        for half in range(2):
+            index = ir.Constant(_CODES, [0] * LANES)
+            for plane, word in enumerate(words):
+                turn = ir.Constant(_CODES, [(plane - lane - LANES * half) % 32 for lane in range(LANES)])
+                bit = ir.Constant(_CODES, [1 << plane] * LANES)
+                index = builder.or_(index, builder.and_(builder.call(rotate, [word, word, turn]), bit))
+            yield builder.call(choose, [self.levels, index])
+
+    def _eights(self, words):
+        """Return the same by AVX2, which chooses among 8 levels: by 3 bits, and of two choices by the fourth.
+
+        Masks, of which four planes take 15 for 8 levels, took three times as long.
+        """
+        builder, words = self.builder, [splat(self.builder, word, 8) for word in words]
+        integers, floats = ir.VectorType(I32, 8), ir.VectorType(F32, 8)
+        kind = ir.FunctionType(floats, [floats, integers])
+        choose = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx2.permps")
+        low, high = (lanes_of(builder, self.levels, first, 8) for first in (0, 8))
+
+        def eight(begin):
+            index = ir.Constant(integers, [0] * 8)
+            for plane, word in enumerate(words[:3]):
+                up = 0 if begin else plane  # bits move down to their places, and the first ones would have to move up
+                word = builder.shl(word, ir.Constant(integers, [up] * 8))
+                down = ir.Constant(integers, [begin + lane + up - plane for lane in range(8)])
+                index = builder.or_(
+                    index, builder.and_(builder.lshr(word, down), ir.Constant(integers, [1 << plane] * 8))
+                )
+            chosen = builder.call(choose, [low, index])
+            if self.planes < FEW:
+                return chosen
+            sign = builder.shl(words[3], ir.Constant(integers, [31 - begin - lane for lane in range(8)]))
+            above = builder.icmp_signed("<", sign, ir.Constant(integers, [0] * 8))
+            return builder.select(above, builder.call(choose, [high, index]), chosen)
+
+        for half in range(2):
+            yield joined(builder, [eight(LANES * half), eight(LANES * half + 8)])
 
     def _store(self, unit, levels):
         at = self.builder.mul(self.builder.sub(unit, self.begin), const(LANES))

@@ -13,7 +13,7 @@ import quantarray as qa
 from quantarray.ops.words.code_tables import scaled_sum
 
 # Without AVX-512 PyTorch's oneDNN adds pairs of products in 16 bits, which saturate, and its averages round halves of
-# the distance from the zero point to even; with it, halves of the code
+# the distance from the zero point to even; with it, halves of the code. Engine "x86" leaves some layers to oneDNN
 AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 ENGINES = [e for e in ("x86", "fbgemm", *["onednn"] * AVX512) if e in torch.backends.quantized.supported_engines]
 
@@ -79,7 +79,7 @@ class Watched(nn.Module):
         return {"out": out, **stored}
 
 
-def converted(net, shape, engine="x86", fuse=(), **settings):
+def converted(net, shape, engine="x86" if AVX512 else "fbgemm", fuse=(), **settings):
     """Quantise a module as PyTorch's guide does: fuse, observe two batches, convert."""
     torch.manual_seed(5)
     torch.backends.quantized.engine = engine
@@ -102,6 +102,13 @@ def converted(net, shape, engine="x86", fuse=(), **settings):
         return tq.convert(prepared)
 
 
+def equal(got, expected, path=""):
+    """Assert equal values; without AVX-512, where PyTorch's averages round otherwise, codes at most two apart."""
+    steps = np.diff(np.unique(expected))
+    most = 0 if AVX512 or not steps.size else 2.01 * steps.min()
+    np.testing.assert_allclose(got, expected, rtol=0, atol=most, err_msg=path)
+
+
 def check(net, shape, count=6):
     """Assert that all stored codes are equal; return the graph."""
     x = torch.randn(count, *shape, generator=torch.Generator().manual_seed(3)) * 1.3
@@ -112,7 +119,7 @@ def check(net, shape, count=6):
         expected = watched(x)
     assert set(got) == set(expected)
     for path, y in expected.items():
-        np.testing.assert_array_equal(got[path], y.numpy(), err_msg=path)
+        equal(got[path], y.numpy(), path)
     return graph
 
 
@@ -246,10 +253,10 @@ def test_a_residual_network_is_one_compiled_call(how, tmp_path):
     graph.save(tmp_path / "net.qa")
     graph.save(tmp_path / "net.onnx")
     for other in (graph, qa.nn.load(tmp_path / "net.qa"), qa.nn.load(tmp_path / "net.onnx")):
-        np.testing.assert_array_equal(other(x.numpy()), expected)
+        equal(other(x.numpy()), expected)
     prepared = graph.prepared()
     for _ in range(3):
-        np.testing.assert_array_equal(prepared(x.numpy()), expected)
+        equal(prepared(x.numpy()), expected)
     (part,) = prepared.plan(x.numpy())
     assert part.kernels is not None and part.kernels.count("bits.look_up") == 3
     assert [len(n.inputs) for n in graph.nodes if n.op == "look_up"] == [2, 2, 3 if how == "mul" else 4]

@@ -247,7 +247,7 @@ def test_a_residual_network(how):
 def test_a_residual_network_is_one_compiled_call(how, tmp_path):
     block = Residual(nn.Sequential(nn.Conv2d(24, 40, 1), nn.LeakyReLU(0.2), nn.Conv2d(40, 24, 3, 1, 1)), how)
     layers = nn.Conv2d(3, 24, 3, 2), nn.Sigmoid(), block, nn.Dropout(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    net = converted(Quantised(*layers, nn.Linear(24, 10)), (3, 20, 20))
+    net = converted(Quantised(*layers, nn.Linear(24, 10)), (3, 20, 20), "x86")
     x = torch.randn(5, 3, 20, 20)
     graph, expected = qa.nn.from_torch(net, x[:1]), net(x).numpy()
     graph.save(tmp_path / "net.qa")

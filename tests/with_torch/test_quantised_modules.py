@@ -13,7 +13,8 @@ import quantarray as qa
 from quantarray.ops.words.code_tables import scaled_sum
 
 # Without AVX-512 PyTorch's oneDNN adds pairs of products in 16 bits, which saturate, and its averages round halves of
-# the distance from the zero point to even; with it, halves of the code. Engine "x86" leaves some layers to oneDNN
+# the distance from the zero point to even; with it, halves of the code. FBGEMM saturates, too, where codes pass 127, as
+# those of a sigmoid do: 2,702 of 16,200 codes of such a layer were others than exact sums give, up to 8 steps away
 AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 ENGINES = [e for e in ("x86", "fbgemm", *["onednn"] * AVX512) if e in torch.backends.quantized.supported_engines]
 
@@ -79,7 +80,15 @@ class Watched(nn.Module):
         return {"out": out, **stored}
 
 
-def converted(net, shape, engine="x86" if AVX512 else "fbgemm", fuse=(), **settings):
+def usual_qconfig(engine):
+    """Return the engine's settings; without AVX-512, with weights of 7 bits, whose products do not saturate."""
+    usual = tq.get_default_qconfig(engine)
+    if AVX512 or engine == "qnnpack":
+        return usual
+    return tq.QConfig(usual.activation, tq.default_per_channel_weight_observer.with_args(quant_min=-64, quant_max=63))
+
+
+def converted(net, shape, engine="x86", fuse=(), **settings):
     """Quantise a module as PyTorch's guide does: fuse, observe two batches, convert."""
     torch.manual_seed(5)
     torch.backends.quantized.engine = engine
@@ -93,20 +102,13 @@ def converted(net, shape, engine="x86" if AVX512 else "fbgemm", fuse=(), **setti
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         net = net.eval()
-        net.qconfig = settings.get("qconfig") or tq.get_default_qconfig(engine)
+        net.qconfig = settings.get("qconfig") or usual_qconfig(engine)
         if fuse:
             tq.fuse_modules(net, [list(f) for f in fuse], inplace=True)
         prepared = tq.prepare(net)
         for _ in range(2):
             prepared(torch.randn(8, *shape))
         return tq.convert(prepared)
-
-
-def equal(got, expected, path=""):
-    """Assert equal values; without AVX-512, where PyTorch's averages round otherwise, codes at most two apart."""
-    steps = np.diff(np.unique(expected))
-    most = 0 if AVX512 or not steps.size else 2.01 * steps.min()
-    np.testing.assert_allclose(got, expected, rtol=0, atol=most, err_msg=path)
 
 
 def check(net, shape, count=6):
@@ -119,7 +121,7 @@ def check(net, shape, count=6):
         expected = watched(x)
     assert set(got) == set(expected)
     for path, y in expected.items():
-        equal(got[path], y.numpy(), path)
+        np.testing.assert_array_equal(got[path], y.numpy(), err_msg=path)
     return graph
 
 
@@ -136,7 +138,8 @@ FUSED = [("layers.0", "layers.1", "layers.2"), ("layers.5", "layers.6"), ("layer
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("fuse", [FUSED, []], ids=["fused", "apart"])
 def test_convolutions_and_linear_layers(engine, fuse):
-    graph = check(converted(convolutions(), (3, 16, 16), engine, fuse), (3, 16, 16))
+    usual = tq.get_default_qconfig(engine)  # no sum saturates; of 7-bit weights one code is at a boundary
+    graph = check(converted(convolutions(), (3, 16, 16), engine, fuse, qconfig=usual), (3, 16, 16))
     assert not [row for row in graph.summary().numpy if row.op in ("Conv", "MatMul")]
 
 
@@ -247,16 +250,16 @@ def test_a_residual_network(how):
 def test_a_residual_network_is_one_compiled_call(how, tmp_path):
     block = Residual(nn.Sequential(nn.Conv2d(24, 40, 1), nn.LeakyReLU(0.2), nn.Conv2d(40, 24, 3, 1, 1)), how)
     layers = nn.Conv2d(3, 24, 3, 2), nn.Sigmoid(), block, nn.Dropout(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    net = converted(Quantised(*layers, nn.Linear(24, 10)), (3, 20, 20), "x86")
+    net = converted(Quantised(*layers, nn.Linear(24, 10)), (3, 20, 20))
     x = torch.randn(5, 3, 20, 20)
     graph, expected = qa.nn.from_torch(net, x[:1]), net(x).numpy()
     graph.save(tmp_path / "net.qa")
     graph.save(tmp_path / "net.onnx")
     for other in (graph, qa.nn.load(tmp_path / "net.qa"), qa.nn.load(tmp_path / "net.onnx")):
-        equal(other(x.numpy()), expected)
+        np.testing.assert_array_equal(other(x.numpy()), expected)
     prepared = graph.prepared()
     for _ in range(3):
-        equal(prepared(x.numpy()), expected)
+        np.testing.assert_array_equal(prepared(x.numpy()), expected)
     (part,) = prepared.plan(x.numpy())
     assert part.kernels is not None and part.kernels.count("bits.look_up") == 3
     assert [len(n.inputs) for n in graph.nodes if n.op == "look_up"] == [2, 2, 3 if how == "mul" else 4]

@@ -63,7 +63,7 @@ def row_codes(
 
     and the total that `row_sums` has; the number of all others where bits of lanes[word, 0] are ones. limits are int16
     or int32, as wide as totals. Where there are lines, a number is their value instead. masks are uint8[2 64],
-    lanes[word] as bytes of ones and zeros. LLVM made bytes of bits for each pixel, one after the other, on AVX2. out
+    lanes[word] as bytes of ones and zeros: from bits, LLVM makes them byte by byte for each pixel on AVX2. out
     uint64[planes rows words]; with one plane for several, byte 64 * word + l of a row is the code.
     """
     i64 = types.int64

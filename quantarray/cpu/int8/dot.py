@@ -70,8 +70,8 @@ def passes(most):
     return DOT_WIDE if most is None else DOT_PASSES
 
 
-def words_at_once(matrix, most):
-    """Return the words of a stretch of the contraction: what a cache holds, and 16 bits hold the sums of."""
+def words_at_once(most, words):
+    """Return how many of some words are summed at once: all, or as many as 16 bits hold the sums of."""
     raise NotImplementedError
 
 
@@ -113,12 +113,10 @@ def expand_blocks(w, block, span, base, unit, weights):
 
 
 @overload(words_at_once)
-def _words_at_once(matrix, most):
-    if not isinstance(matrix, types.NoneType):
-        return lambda matrix, most: STRETCH
+def _words_at_once(most, words):
     if isinstance(most, types.NoneType):
-        return lambda matrix, most: SHORT_STRETCH
-    return lambda matrix, most: min(SHORT_STRETCH, most // (WORD // QUAD))
+        return lambda most, words: words
+    return lambda most, words: min(words, most // (WORD // QUAD))
 
 
 class Stretch(NamedTuple):
@@ -202,7 +200,7 @@ def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
     base, unit, shift, step = bytes_of_levels(w.terms)
     added = Added(finish.extra, x.terms[0, 3] * shift, x.terms[0, 3] * step, 0)
     length, group_blocks = w.words.shape[2], w.words.shape[1] // w.groups
-    stretches = -(-length // words_at_once(matrix, most))
+    stretches = -(-length // words_at_once(most, SHORT_STRETCH if matrix is None else STRETCH))
     apart = -(-length // stretches) * LANES * WORD
     weights = np.empty(PAIR * apart + WORD, np.uint8)
     weight = first_line(weights)

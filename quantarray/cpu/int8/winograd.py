@@ -7,8 +7,6 @@
 from functools import partial
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from ..epilogue.finish import store_tile, target
 from ..llvm.masks import popcount
@@ -19,7 +17,7 @@ from ..popcount.tiles import Group, blocks, lanes_of, next_stretch
 from ..runtime.aligned import empty_lines, first_line
 from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
-from .dot import bytes_of_levels, passes
+from .dot import bytes_of_levels, passes, words_at_once
 from .dot_tile import DOT_PASSES, dot_tile, most_quads
 from .expand import bring_codes, expand
 from .interface import QUAD
@@ -200,18 +198,6 @@ def rows_and_spans(pixel, size, length, pieces):
     return rows, spans
 
 
-def pieces_of(length, most):
-    """Return how many pieces of `length` words have sums that 16 bits hold: one where `most` is None."""
-    raise NotImplementedError
-
-
-@overload(pieces_of)
-def _pieces_of(length, most):
-    if isinstance(most, types.NoneType):
-        return lambda length, most: 1
-    return lambda length, most: -(-length // (most // (WORD // QUAD)))
-
-
 @inline
 def fold_weights(w, block, length, base, unit, weights):
     """Fold the weights of blocks of 32 channels from `block` on to `ByteWeights` [blocks 16 quads 32 4]."""
@@ -271,7 +257,7 @@ def _winograd_range(prepared, most, starts, x, values, words, dealt, worker):
     weights = np.empty(_PAIR * PLACES * length * LANES * WORD + WORD, np.uint8)
     pixels, apart = np.empty(PLACES * size * length * WORD + WORD, np.uint8), size * length * WORD
     weight, pixel = first_line(weights), first_line(pixels)
-    rows, spans = rows_and_spans(pixel, size, length, pieces_of(length, most))
+    rows, spans = rows_and_spans(pixel, size, length, -(-length // words_at_once(most, length)))
     together = min(size // TILE, 2 * length)  # tiles of squares that meet one place's weights after another
     sums, tile = empty_lines(together * PLACES * _PAIR * TILE, np.int32), empty_lines(TILE, np.int32)
     buffer, mark = ByteBuffer(np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0), 0

@@ -163,6 +163,19 @@ def test_operators(name, dtype, tmp_path):
         assert dtype not in FLOATS and str(error).startswith(("save: ", "load: ")), error
 
 
+@pytest.mark.parametrize("op", ["sign", "bipolar"])
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS[:-1]])  # int64 is refused: no float is exact
+def test_signs_times_a_scale(dtype, op, tmp_path):
+    """Signs are integers of the network, and floats of the file, where float16 may not meet a float32 scale."""
+    nodes = [Node(op, ("x",), ("s",), {}), Node("scale", ("s", "k"), ("y",), {"to": "float32"})]
+    outputs = [Value("y", SHAPE, "float32")]
+    graph = Graph([Value("x", SHAPE, dtype)], outputs, nodes, {"k": np.array(0.1)})
+    x = values(dtype)
+    if np.dtype(dtype).kind == "f":
+        x[0, 0, 0, :4] = [0.0, -0.0, np.finfo(dtype).smallest_subnormal, -np.finfo(dtype).smallest_subnormal]
+    check(graph, x, tmp_path)
+
+
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
 def test_erf(dtype, tmp_path):
     node_ = Node("Erf", ("x",), ("y",), {})

@@ -88,15 +88,14 @@ def _quantize_affine(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds:
 
 def _bipolar(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
     """Write 1 where x, or x / scale + zero, is at least 0, else -1."""
-    name = _divided(w, x[0], x[1], x[2])[0] if op == "bipolar_of" else w.real(x[0]) if x[0].whole else w.typed(x[0])
-    out = w.emit("BipolarQuant", [name, w.constant(np.float32(1))])
+    name = _divided(w, x[0], x[1], x[2])[0] if op == "bipolar_of" else w.real(x[0])
+    out = w.emit("BipolarQuant", [name, w.constant(np.float32(1))])  # float32, whatever x is
     return [Held(kinds[0].shape, np.dtype(np.int8), out, low=-1, high=1)]
 
 
 def _sign(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
-    name = w.real(x[0]) if x[0].whole else w.typed(x[0])
-    wide = w.is_wide(x[0])
-    return [Held(kinds[0].shape, np.dtype(np.int8), w.emit("Sign", [name]), wide, low=-1, high=1)]
+    signs, wide = w.emit("Sign", [w.real(x[0])]), w.is_wide(x[0])
+    return [Held(kinds[0].shape, np.dtype(np.int8), signs, wide, low=-1, high=1)]
 
 
 def _dequantize(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:

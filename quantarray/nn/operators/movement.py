@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends.registry import contiguous, device_of, empty, kernel
 from ...core.dtypes import Array
-from .record import Attributes, Constants, Operator, Shapes, always, array, common
+from .record import Attributes, Constants, Operator, Shapes, always, array, common, of_first
 
 
 def order_in_memory(x: Array) -> tuple[int, ...]:
@@ -273,30 +273,42 @@ OPERATORS = {
         shape=lambda a, s, c: [reshaped(s[0], _operand(a, "shape", c), a.get("allowzero", 0))],
         host=(1,),
         launches=True,
+        rows=of_first,
     ),
     "Flatten": Operator(
         run=lambda a, x: x.reshape(flat_shape(x.shape, a.get("axis", 1))),
         shape=lambda a, s, c: [flat_shape(s[0], a.get("axis", 1))],
         launches=True,
+        rows=of_first,
     ),
     "Transpose": Operator(
         run=lambda a, x: x.transpose(_permutation(a, x.ndim)),
         shape=lambda a, s, c: [tuple(s[0][i] for i in _permutation(a, len(s[0])))],
         launches=True,
+        rows=lambda a, s: (0,) if _permutation(a, len(s[0] or ()))[:1] == (0,) else (),
     ),
     "Squeeze": Operator(
         run=lambda a, x, axes=None: x.reshape(squeezed(x.shape, a.get("axes") if axes is None else axes)),
         shape=lambda a, s, c: [squeezed(s[0], _operand(a, "axes", c))],
         host=(1,),
         launches=True,
+        rows=of_first,
     ),
     "Unsqueeze": Operator(
         run=lambda a, x, axes=None: x.reshape(unsqueezed(x.shape, a["axes"] if axes is None else axes)),
         shape=lambda a, s, c: [unsqueezed(s[0], _operand(a, "axes", c))],
         host=(1,),
         launches=True,
+        rows=of_first,
     ),
-    "Concat": Operator(run=_concat, shape=_concat_shape, dtype=common, order="kept", launches=True),
+    "Concat": Operator(
+        run=_concat,
+        shape=_concat_shape,
+        dtype=common,
+        order="kept",
+        launches=True,
+        rows=lambda a, s: range(len(s)) if axis_of(a.get("axis", 1), len(s[0] or ())) else (),
+    ),
     "Split": Operator(run=_split, shape=_split_shape, host=(1,)),
     "Slice": Operator(run=_slice, shape=_slice_shape, host=(1, 2, 3, 4)),
     "Pad": Operator(run=_pad, shape=_pad_shape, host=(1, 2, 3)),

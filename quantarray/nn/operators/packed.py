@@ -35,7 +35,7 @@ from ...ops.words.conversion import codes, dequantize
 from ..levels import of_levels
 from . import movement
 from .movement import reshaped
-from .record import Attributes, Operator
+from .record import Attributes, Operator, of_first
 
 Operation = Callable[..., Any]
 
@@ -221,7 +221,12 @@ STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min",
 _CONVOLUTIONS: tuple[Operation, ...] = conv1d, conv2d, conv3d
 _TRANSPOSED: tuple[Operation, ...] = conv_transpose1d, conv_transpose2d, conv_transpose3d
 _POOLS: tuple[Operation, ...] = max_pool1d, max_pool2d, max_pool3d
-_PRODUCT: dict[str, Any] = {"requantizes": True, "order": "any", "launches": True}
+_PRODUCT: dict[str, Any] = {"requantizes": True, "order": "any", "launches": True, "rows": of_first}
+
+
+def _by_axis(a: Attributes, shapes: Any) -> tuple[int, ...]:
+    """Return the first operand, whose rows are apart if thresholds, or packed words, are of another axis."""
+    return (0,) if a["axis"] != 0 else ()
 
 
 def _packed(run: Operation, **known: Any) -> Operator:
@@ -229,26 +234,31 @@ def _packed(run: Operation, **known: Any) -> Operator:
 
 
 OPERATORS = {
-    "chain": _packed(_chain, order="any", launches=True, images=2),
+    "chain": _packed(_chain, order="any", launches=True, images=2, rows=lambda a, s: (0, 1)),
     "linear": _packed(_linear, **_PRODUCT),
     "dequantized_linear": _packed(_dequantized_linear, order="rows"),
     **{f"conv{n}d": _packed(_convolution(run, n), images=1, **_PRODUCT) for n, run in enumerate(_CONVOLUTIONS, 1)},
     **{f"conv_transpose{n}d": _packed(_convolution(run, n), **_PRODUCT) for n, run in enumerate(_TRANSPOSED, 1)},
     "add_residual": _packed(_add_residual, **_PRODUCT),
     **{
-        f"max_pool{n}d": _packed(_max_pool(run, n), order="any", launches=True, images=1)
+        f"max_pool{n}d": _packed(_max_pool(run, n), order="any", launches=True, images=1, rows=of_first)
         for n, run in enumerate(_POOLS, 1)
     },
     "pad": _packed(_pad),
-    "threshold": _packed(_threshold, order="any", launches=True, images=1),
-    "pack": _packed(_pack, launches=True),
-    "look_up": _packed(_look_up, order="any", launches=True),
-    "relabel": _packed(_relabel, launches=True),
-    "unpack": _packed(_integers, launches=True),
+    "threshold": _packed(_threshold, order="any", launches=True, images=1, rows=_by_axis),
+    "pack": _packed(_pack, launches=True, rows=_by_axis),
+    "look_up": _packed(_look_up, order="any", launches=True, rows=lambda a, s: (0, 2)),
+    "relabel": _packed(_relabel, launches=True, rows=of_first),
+    "unpack": _packed(_integers, launches=True, rows=of_first),
     "codes": _packed(lambda a, q: codes(q)),
-    "reshape": _packed(_reshape, launches=True),
-    "transpose": _packed(movement.OPERATORS["Transpose"].run, launches=True),
-    "concat": _packed(_concat, launches=True),
+    "reshape": _packed(_reshape, launches=True, rows=of_first),
+    **{
+        packed: _packed(run, launches=True, rows=movement.OPERATORS[name].rows)
+        for packed, name, run in (
+            ("transpose", "Transpose", movement.OPERATORS["Transpose"].run),
+            ("concat", "Concat", _concat),
+        )
+    },
     "split": _packed(_split),
     "channel_shuffle": _packed(lambda a, q: channel_shuffle(q, a["groups"], 1)),
 }

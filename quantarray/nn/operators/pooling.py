@@ -11,7 +11,7 @@ from ...backends.registry import contiguous, device_of, moveaxis, namespace, zer
 from ...core.bounded_cache import cached
 from ...core.dtypes import Array
 from ...ops.products import dense_pooling
-from .record import Attributes, Constants, Operator, Shapes, array, rises
+from .record import Attributes, Constants, Operator, Shapes, array, of_first, rises
 from .windows import Windows, grid, tap
 
 
@@ -112,8 +112,10 @@ def _global_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
 
 OPERATORS = {
     "MaxPool": Operator(run=_max_pool, shape=_pool_shape, direction=rises, of_images=True, others=("int64",)),
-    "AveragePool": Operator(run=_average_pool, shape=_pool_shape, order="any", launches=True, images=1),
-    "GlobalAveragePool": Operator(run=_global_average, shape=_global_shape, order="any", launches=True, images=1),
+    "AveragePool": Operator(run=_average_pool, shape=_pool_shape, order="any", launches=True, images=1, rows=of_first),
+    "GlobalAveragePool": Operator(
+        run=_global_average, shape=_global_shape, order="any", launches=True, images=1, rows=of_first
+    ),
     "GlobalMaxPool": Operator(run=_global_max, shape=_global_shape),
     "sum_pool": Operator(
         run=_sum_pool,

@@ -12,7 +12,7 @@ from ...backends.registry import contiguous, device_of, empty
 from ...core.dtypes import Array
 from ...ops.products import dense_product
 from ...ops.products.dense_product import ScaledBytes
-from .record import Attributes, Constants, Operands, Operator, Shapes, Step, array, named, sign
+from .record import Attributes, Constants, Operands, Operator, Shapes, Step, array, named, of_first, sign
 from .windows import Windows, grid, tap
 
 _AXES = 3  # of an image that the kernel of float products takes
@@ -157,8 +157,18 @@ def _norm_steps(a: Attributes, first: bool, operands: list[Any]) -> list[Step] |
 
 
 OPERATORS = {
-    "MatMul": Operator(run=matmul, shape=matmul_shape, dtype=named("to"), weights=-1, order="rows", launches=True),
-    "Conv": Operator(run=conv, shape=conv_shape, dtype=named("to"), weights=0, order="any", launches=True, images=1),
+    "MatMul": Operator(
+        run=matmul,
+        shape=matmul_shape,
+        dtype=named("to"),
+        weights=-1,
+        order="rows",
+        launches=True,
+        rows=lambda a, s: (0,) if s[0] and s[1] and len(s[0]) > 1 and len(s[1]) < 3 else (),
+    ),
+    "Conv": Operator(
+        run=conv, shape=conv_shape, dtype=named("to"), weights=0, order="any", launches=True, images=1, rows=of_first
+    ),
     "Gemm": Operator(run=_gemm, shape=_gemm_shape, weights=-1),
     "BatchNormalization": Operator(
         run=_batch_norm,

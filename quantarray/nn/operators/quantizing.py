@@ -12,7 +12,7 @@ from ...backends.registry import contiguous, device_of, empty, kernel, namespace
 from ...core.dtypes import Array
 from ...core.recordings import is_set
 from .movement import order_in_memory
-from .record import Attributes, Constants, Operator, Shapes, always, array, by_factor, named, rises
+from .record import Attributes, Constants, Operator, Shapes, always, array, by_factor, named, of_broadcast, rises
 
 
 def numbers(op: str, x: Array, name: str = "x") -> Array:
@@ -153,10 +153,20 @@ def _quantizer(run: Callable[..., Any], **known: Any) -> Operator:
 
 OPERATORS = {
     "quantize": _quantizer(
-        _quantize, dtype=named("to"), needs=("low", "high", "rounding", "to"), order="kept", launches=True
+        _quantize,
+        dtype=named("to"),
+        needs=("low", "high", "rounding", "to"),
+        order="kept",
+        launches=True,
+        rows=of_broadcast,
     ),
     "quantize_linear": _quantizer(
-        _quantize_linear, dtype=named("to"), needs=("low", "high", "to"), order="kept", launches=True
+        _quantize_linear,
+        dtype=named("to"),
+        needs=("low", "high", "to"),
+        order="kept",
+        launches=True,
+        rows=of_broadcast,
     ),
     "quantize_affine": Operator(
         run=_quantize_affine,
@@ -165,6 +175,7 @@ OPERATORS = {
         needs=("low", "high", "to"),
         order="kept",
         launches=True,
+        rows=of_broadcast,
     ),
     "bipolar": Operator(run=_bipolar, dtype=always("int8"), direction=rises),
     "bipolar_of": _quantizer(_bipolar_of, dtype=always("int8")),

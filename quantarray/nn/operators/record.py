@@ -17,6 +17,7 @@ Constants = list[Array | None]
 Operands = Sequence[Array | None]  # None stands for the value that a function of one value is of
 Step = tuple[str, Any]  # of a chain: its name, and a constant
 Interval = tuple[int, int]
+OperandShapes = Sequence[Shape | None]  # None for an operand that is left out, or has none
 
 
 def broadcast(a: Attributes, shapes: Any, constants: Constants) -> Shapes:
@@ -27,6 +28,23 @@ def broadcast(a: Attributes, shapes: Any, constants: Constants) -> Shapes:
 def same(a: Attributes, dtypes: list[Any]) -> Any:
     """Return the dtype of the first operand."""
     return dtypes[0]
+
+
+def mixed(a: Attributes, shapes: OperandShapes) -> Sequence[int]:
+    """Return no operand: the rows of a result may depend on all rows of each."""
+    return ()
+
+
+def of_first(a: Attributes, shapes: OperandShapes) -> Sequence[int]:
+    """Return the first operand, which each row of a result depends on by the same row; the others have no rows."""
+    return (0,)
+
+
+def of_broadcast(a: Attributes, shapes: OperandShapes) -> Sequence[int]:
+    """Return the first operand where the others are the same for all of its rows."""
+    ndim = len(shapes[0] or ())
+    same = all(not s or len(s) < ndim or (len(s) == ndim and s[0] == 1) for s in shapes[1:])
+    return (0,) if same else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +79,8 @@ class Operator:
     computed element by element, in that order; or NumPy may sum floats in that order."""
     launches: bool = False  # it may be part of a compiled call, where it only launches kernels or gives views
     images: int = 0  # operands that kernels take with their channels last
+    rows: Callable[[Attributes, OperandShapes], Sequence[int]] = mixed
+    """Operands that row i of a result depends on by row i alone, if it has as many rows. Others must be constants."""
     gpu: bool = True  # it runs on arrays of a GPU, by kernels or by CuPy
     host: tuple[int, ...] = ()  # operands that Python reads, such as axes; of packed operations all but `other`s
     holds: bool = False  # it may hold what it takes, or return it in an object: a function of a user's

@@ -110,6 +110,11 @@ class Row:
             del recorder.launches[launches:], recorder.notes[notes:]
         return fits
 
+    def shapes(self) -> dict[int, tuple[int, ...]]:
+        """Return the shapes of all values that have one by their places."""
+        known = {at: x for at, x in enumerate(self._known) if x is not None} | self.values
+        return {at: tuple(x.shape) for at, x in known.items() if hasattr(x, "shape")}
+
     def _operand(self, at: int, image: bool) -> Any:
         if at < 0:
             return None
@@ -134,7 +139,8 @@ class Row:
 class Compiled:
     """A compiled call of recorded steps. Calls must not overlap.
 
-    `forms` are those of its inputs; `nbytes` counts the bytes of all results, which share memory.
+    `forms` are those of its inputs; `nbytes` counts the bytes of all results, which share memory; `dense` is True where
+    no result that is needed after them is packed.
     """
 
     def __init__(self, row: Row, wanted: Sequence[int]) -> None:
@@ -143,6 +149,7 @@ class Compiled:
         self.inputs = [one for one, _ in row.inputs.values()]
         self.forms = tuple(map(form, laid))
         results, recorder = [row.values[at] for at in wanted], row.recorder
+        self.dense = not any(isinstance(x, QuantArray) for x in results)
         inputs, read = list(map(elements, laid)), [*map(elements, results), *recorder.notes]
         store_bytes(recorder, [*inputs, *read])
         memory = Memory(recorder, inputs, read)

@@ -11,6 +11,7 @@ from ..operators.movement import order_in_memory
 from ..steps import Step
 from . import captured
 from .part import elements, form
+from .parts import Parts, in_parts
 from .recording import runtime
 from .reserved import is_told
 from .segments import Plan
@@ -46,12 +47,14 @@ class PlannedPart(NamedTuple):
     """A part of a plan: the names of its operations, and how they run.
 
     kernels: those that one compiled call launches, in order, as file and module of `quantarray/cpu`; None for
-    operations that run one by one, in NumPy. nbytes: of all results of the launches, which share memory.
+    operations that run one by one, in NumPy. nbytes: of all results of the launches, which share memory. rows: those of
+    the inputs that a call takes at once where results of all would not stay in the caches, or None.
     """
 
     operations: tuple[str, ...]
     kernels: tuple[str, ...] | None
     nbytes: int
+    rows: int | None = None
 
 
 class Prepared:
@@ -118,10 +121,10 @@ class Prepared:
     def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         return self._program._ready(x if self._encode is None else tuple(map(self._encode, x)), named)
 
-    def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | None:
+    def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | Parts | None:
         """Return the plan for inputs of some forms, or None at the first of them."""
         whole = forms, runtime().threads.allowed()
-        plans: dict[Any, Plan | None] = self._of_thread.__dict__.setdefault("plans", {})
+        plans: dict[Any, Plan | Parts | None] = self._of_thread.__dict__.setdefault("plans", {})
         plan = plans.get(whole)
         if plan is None:
             plan = self._planned(values) if whole in plans else None
@@ -131,9 +134,10 @@ class Prepared:
             plans[whole] = plan
         return plan
 
-    def _planned(self, values: list[Any]) -> Plan:
+    def _planned(self, values: list[Any]) -> Plan | Parts:
         program = self._program
-        return Plan(program._steps, program._initial, program._output_slots, values.copy())
+        plan = Plan(program._steps, program._initial, program._output_slots, values.copy())
+        return in_parts(plan, values, program._input_slots, program._output_slots) or plan
 
     def plan(self, *x: Any, **named: Any) -> list[PlannedPart]:
         """Return the parts of the plan for inputs like these, in order, without running it.
@@ -150,13 +154,15 @@ class Prepared:
         if self._program._input_slots and _device(self._program, values) != "cpu":
             names = tuple([step.name for step in self._program._steps])
             return [PlannedPart(names, ("cuda graph",) if _fits(self._program, values) else None, 0)]
+        plan = self._planned(values)
         return [
             PlannedPart(
                 tuple([step.name for step in segment.steps]),
                 None if segment.call is None else segment.call.kernels,
                 0 if segment.call is None else segment.call.nbytes,
+                plan.size if isinstance(plan, Parts) else None,
             )
-            for segment in self._planned(values).segments
+            for segment in plan.segments
         ]
 
     def summary(self, *x: Any, **named: Any) -> list[str]:
@@ -166,6 +172,7 @@ class Prepared:
             last = first + len(part.operations) - 1
             names = ", ".join(part.operations)
             how = f"one by one, {names}" if part.kernels is None else f"compiled, {len(part.kernels)} launches"
+            how += f", {part.rows} rows at a time" if part.rows else ""
             lines.append(f"operations {first} to {last}: {how}")
             first = last + 1
         if not is_told():

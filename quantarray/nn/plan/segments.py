@@ -24,6 +24,7 @@ class Segment:
         self._given = sorted(results & wanted)
         self.held = self.taken if any(step.operator.holds for step in steps) else set()
         self.call = Compiled(row, self._given) if row is not None else None
+        self.shapes = row.shapes() if row is not None else {}
 
     def gives(self, outputs: Sequence[int]) -> bool:
         """Return True if what is needed after the steps are the outputs of the network, all of them."""
@@ -67,7 +68,8 @@ class Plan:
     def __init__(self, steps: Sequence[Step], initial: list[Any], outputs: Sequence[int], values: list[Any]) -> None:
         self._initial, self._outputs = initial.copy(), outputs
         known = {at for at, x in enumerate(values) if x is not None}
-        self.segments = _segments(_folded(steps, self._initial, outputs), self._initial, values, outputs)
+        self._steps = _folded(steps, self._initial, outputs)
+        self.segments = _segments(self._steps, self._initial, values, outputs)
         for i, segment in enumerate(self.segments):
             known.update(at for at, x in enumerate(self._initial) if x is not None)
             segment.place(known, self.segments[i + 1 :])
@@ -77,6 +79,10 @@ class Plan:
         self._whole = bool(self.segments) and self.segments[-1].gives(outputs)
         self._memories = [place for one in self.segments if one.call for place in one.call.addresses]
         self._busy = False
+
+    def like(self, values: list[Any]) -> Plan:
+        """Return the plan of the same steps for inputs of other forms."""
+        return Plan(self._steps, self._initial, self._outputs, values)
 
     def __call__(self, values: list[Any], reuse: bool) -> list[Any] | None:
         """Return all values that outputs need; None where a call of this thread is interrupted by another."""

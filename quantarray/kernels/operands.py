@@ -198,7 +198,8 @@ class Fixed(NamedTuple):
 class Cuts(NamedTuple):
     """A last step from a depthwise sum to a code, a channel a lane: a `Finish` of integers for the sum alone.
 
-    Limits are as wide as sums: int16 where values are int8, or int32.
+    Limits are as wide as sums: int16 where values are int8, or int32. There is one class where all have the same: their
+    tables would be read from memory in each call of a network.
     """
 
     limits: Array  # [classes T lanes]: sums above it pass a threshold

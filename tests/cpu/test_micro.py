@@ -301,14 +301,15 @@ def test_copy_windows(data):
     """Spans of any number of units, each followed by zeros up to half a line; later ones overwrite earlier ones."""
     unit, base = data.draw(st.sampled_from([1, QUAD])), data.draw(st.sampled_from([0, -128]))
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    codes, places = rng.integers(1, 256, 500, np.uint8), np.array([99, *rng.integers(0, 100, TILE)])
+    count = data.draw(st.integers(0, 9))
+    codes, places = rng.integers(1, 256, 500, np.uint8), np.array([99, *rng.integers(0, 100, count)])
     spans = np.array([(rng.integers(0, 50), rng.integers(0, 30), rng.integers(0, 50)) for _ in range(4)])
     first, apart = data.draw(st.integers(0, 4)), 64 * data.draw(st.integers(6, 8))
-    last, rows = data.draw(st.integers(first, 4)), np.full(7 + TILE * apart, 77, np.uint8)
-    copied_windows(codes, places, 1, spans, first, last, unit, base, rows, 7, apart)
+    last, rows = data.draw(st.integers(first, 4)), np.full(7 + count * apart, 77, np.uint8)
+    copied_windows(codes, places, 1, count, spans, first, last, unit, base, rows, 7, apart)
     expected = np.full_like(rows, 77)
     for at, to, length in unit * spans[first:last]:
-        for p in range(TILE):
+        for p in range(count):
             row, line = expected[7 + p * apart + to :], -(-length // HALF) * HALF
             row[:line] = 0
             row[:length] = (codes[places[1 + p] + at :][:length].astype(int) - base).astype(np.uint8)
@@ -316,8 +317,8 @@ def test_copy_windows(data):
 
 
 @njit
-def copied_windows(codes, places, place, spans, first, last, unit, base, rows, row, apart):
-    copy_windows(codes, View(places, place), RunSpan(spans, first, last), unit, base, Rows(rows, row, apart))
+def copied_windows(codes, places, place, count, spans, first, last, unit, base, rows, row, apart):
+    copy_windows(codes, View(places, place), count, RunSpan(spans, first, last), unit, base, Rows(rows, row, apart))
 
 
 def test_rows_of_weights():

@@ -62,18 +62,20 @@ def row_codes(
         total[p, l] > limits[kinds[first + p], t, lane + l]
 
     and the total that `row_sums` has; the number of all others where bits of lanes[word, 0] are ones. limits are int16
-    or int32, as wide as totals. Where there are lines, a number is their value instead. masks are uint8[2 64],
-    lanes[word] as bytes of ones and zeros: from bits, LLVM makes them byte by byte for each pixel on AVX2. out
-    uint64[planes rows words]; with one plane for several, byte 64 * word + l of a row is the code.
+    or int32, as wide as totals; those of one class are all classes'. Where there are lines, a number is their value
+    instead. masks are uint8[2 64], lanes[word] as bytes of ones and zeros: from bits, LLVM makes them byte by byte for
+    each pixel on AVX2. out uint64[planes rows words]; with one plane for several, byte 64 * word + l of a row is the
+    code.
     """
     i64 = types.int64
     signature = types.void(pairs, i64, i64, seen, i64, values, i64, kinds, i64, cuts, i64, i64, masks, out, i64)
 
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
-        (_, thresholds, width), (planes, out_rows, words) = (
+        (classes, thresholds, width), (planes, out_rows, words) = (
             _shape(context, builder, signature, args, i) for i in (9, 16)
         )
+        one_class = builder.icmp_signed("==", classes, const(1))
         limits, lines, ends = (pointer(context, builder, signature, args, i, args[13]) for i in (9, 11, 12))
         law = pointer(context, builder, signature, args, 10, builder.mul(args[14], const(2)))
         down, used = (builder.load(builder.gep(law, [const(i)])) for i in range(2))
@@ -82,7 +84,8 @@ def row_codes(
         nth = builder.select(as_bytes, builder.mul(args[14], const(CHANNELS // 8)), args[14])
         masks = pointer(context, builder, signature, args, 15)
         out = pointer(context, builder, signature, args, 16, builder.add(builder.mul(args[17], words), nth))
-        apart, of_kind = builder.mul(out_rows, words), builder.mul(thresholds, width)
+        apart = builder.mul(out_rows, words)
+        of_kind = builder.select(one_class, const(0), builder.mul(thresholds, width))
         of_line = builder.mul(width, const(2))
         only = [slot_of(builder, const(0)) for _ in range(PIXELS)]
         ranks = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(I8, PIXELS * CHANNELS)), I8.as_pointer())
@@ -106,11 +109,16 @@ def row_codes(
                     for slot, table, totals in zip(only, tables, sums, strict=True):
                         builder.store(builder.or_(builder.load(slot), _above(builder, totals, table, channel)), slot)
                 with more, builder.if_else(has_lines) as (on_lines, searched):
-                    with on_lines:
-                        for p, ((_, kind), totals) in enumerate(zip(members, sums, strict=True)):
-                            rows = (_row(builder, one, kind, of_line) for one in (lines, ends))
-                            rows = [builder.gep(row, [const(channel)]) for row in rows]
-                            put(p * CHANNELS + channel, _ranks_on_lines(builder, totals, *rows, width))
+                    with on_lines, builder.if_else(one_class) as (shared, apart_lines):
+                        with shared:  # the same pointers: read once for all pixels
+                            rows = [builder.gep(one, [const(channel)]) for one in (lines, ends)]
+                            for p, totals in enumerate(sums):
+                                put(p * CHANNELS + channel, _ranks_on_lines(builder, totals, *rows, width))
+                        with apart_lines:
+                            for p, ((_, kind), totals) in enumerate(zip(members, sums, strict=True)):
+                                rows = (_row(builder, one, kind, of_line) for one in (lines, ends))
+                                rows = [builder.gep(row, [const(channel)]) for row in rows]
+                                put(p * CHANNELS + channel, _ranks_on_lines(builder, totals, *rows, width))
                     with searched:
                         columns = [
                             [

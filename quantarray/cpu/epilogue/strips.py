@@ -8,6 +8,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..llvm.narrowing import saturated_bytes
 from ..llvm.vectors import F32, I8, I32, I64, LANES, const, full, joined, own_function, place_of, pointer, splat
 from ..llvm.views import flat
 from ..runtime.isa import FEATURES
@@ -289,16 +290,11 @@ def _by_lines(module, kind):
 def bytes_on_lines(builder, sums, slopes, shifts, least, most):
     """Return the ranks of vectors of sums, side by side as bytes: trunc(slope * sum + shift), clipped to least .. most.
 
-    Lines are right for all sums, with one rounding or with two. Limits of a byte are those of the instruction that
-    makes bytes of lanes.
+    Lines are right for all sums, with one rounding or with two.
     """
-    kind, ranks = sums[0].type, []
-    none, highest = (ir.Constant(kind, [number] * kind.count) for number in (0, 255))
-    for one, slope, shift in zip(sums, slopes, shifts, strict=True):
-        rank = builder.fptosi(_on_line(builder, one, slope, shift, "fma" in FEATURES), kind)
-        rank = builder.select(builder.icmp_signed(">", rank, none), rank, none)
-        ranks.append(_extreme(builder, "<", rank, highest))
-    ranks = builder.trunc(joined(builder, ranks), least.type)
+    lines = zip(sums, slopes, shifts, strict=True)
+    ranks = [builder.fptosi(_on_line(builder, *line, "fma" in FEATURES), sums[0].type) for line in lines]
+    ranks = saturated_bytes(builder, ranks)
     return _extreme(builder, ">", _extreme(builder, "<", ranks, most), least)
 
 

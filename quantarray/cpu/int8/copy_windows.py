@@ -1,4 +1,4 @@
-"""Copy the windows of a tile of 4 pixels side by side, a cache line at a time."""
+"""Copy the windows of pixels side by side, a cache line at a time."""
 
 from llvmlite import ir
 from numba import types
@@ -6,43 +6,43 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ...core.format import LINE
-from ..llvm.vectors import I8, TILE, const, place_of, pointer, splat
+from ..llvm.vectors import I8, const, place_of, pointer, splat
 from ..llvm.views import flat
 
 HALF = 32  # bytes: the rest of a run is copied by half a line where that is enough: most whole ones cross two lines
 
 
 @intrinsic
-def copy_windows(typingctx, codes, places, spans, unit, base, rows):
-    """rows[p, to + k] = codes[places[p] + at + k] - base for 4 pixels p and k < length, modulo 256.
+def copy_windows(typingctx, codes, places, count, spans, unit, base, rows):
+    """rows[p, to + k] = codes[places[p] + at + k] - base for p < count and k < length, modulo 256.
 
     Spans first .. last of int64 spans[n 3], a `RunSpan`, are (at, to, length) in units of `unit` bytes. Zeros follow
     each up to a multiple of 32 bytes, and up to 63 bytes after it are read. codes are uint8, places a `View` of
     int64, rows a `Rows` of uint8. As a loop over pixels around `copy_bytes` this took ten times as long as the
-    products of 64 channels.
+    products of 64 channels, and a call for each 4 pixels twice as long as one for many.
     """
     i64 = types.int64
-    signature = types.void(codes, places, spans, i64, i64, rows)
+    signature = types.void(codes, places, i64, spans, i64, i64, rows)
 
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
-        codes, spans = (pointer(context, builder, signature, args, i) for i in (0, 3))
-        places, rows = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 8))
-        windows = [builder.gep(codes, [builder.load(builder.gep(places, [const(p)]))]) for p in range(TILE)]
-        rows = [builder.gep(rows, [builder.mul(args[10], const(p))]) for p in range(TILE)]
-        low = builder.trunc(args[7], I8)
-        with cgutils.for_range(builder, builder.sub(args[5], args[4])) as span:
-            line = builder.mul(builder.add(args[4], span.index), const(3))
+        codes, spans = (pointer(context, builder, signature, args, i) for i in (0, 4))
+        places, rows = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 9))
+        low = builder.trunc(args[8], I8)
+        with cgutils.for_range(builder, builder.sub(args[6], args[5])) as span:
+            line = builder.mul(builder.add(args[5], span.index), const(3))
             at, to, size = (
-                builder.mul(builder.load(builder.gep(spans, [builder.add(line, const(i))])), args[6]) for i in range(3)
+                builder.mul(builder.load(builder.gep(spans, [builder.add(line, const(i))])), args[7]) for i in range(3)
             )
 
             def copy(width, place, keep):
                 vector, base = ir.VectorType(I8, width), splat(builder, low, width)
-                for window, row in zip(windows, rows, strict=True):
-                    read = builder.load(place_of(builder, window, builder.add(at, place), vector), align=1)
-                    to_row = place_of(builder, row, builder.add(to, place), vector)
-                    builder.store(keep(builder.sub(read, base)), to_row, align=1)
+                first, begin = builder.gep(codes, [builder.add(at, place)]), builder.gep(rows, [builder.add(to, place)])
+                with cgutils.for_range(builder, args[3]) as pixel:
+                    window = builder.load(builder.gep(places, [pixel.index]))
+                    read = builder.load(place_of(builder, first, window, vector), align=1)
+                    row = place_of(builder, begin, builder.mul(pixel.index, args[11]), vector)
+                    builder.store(keep(builder.sub(read, base)), row, align=1)
 
             def copy_rest(width):
                 vector = ir.VectorType(I8, width)

@@ -10,8 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from ..llvm.vectors import I8, I16, I32, LANES
-from .interface import tile_coder, tile_dotter
+from ..llvm.vectors import I8, I16, I32
+from .interface import tile_dotter, tile_writers
 
 # Pairs of planes that `count_tile` counts in the same time, of products in 16 bits and of wide ones: see `../costs.py`
 DOT_PASSES, DOT_WIDE = 3.6, 8
@@ -27,8 +27,8 @@ class _Bytes:
     held: int
     bits: int
 
-    def sweeps(self, blocks):
-        channels = range(0, blocks * LANES, self.lanes)
+    def sweeps(self, lanes):
+        channels = range(0, lanes, self.lanes)
         at_once = self.held // self.lanes
         return [channels[first : first + at_once] for first in range(0, len(channels), at_once)]
 
@@ -100,4 +100,4 @@ def most_quads(code, byte):
 # 16 channels of 4 pixels are 8 of the 16 registers; a second walk over the contraction takes the next 16
 SHORT, WIDE = Short(8, 16, 256), Wide(8, 16, 256)
 _CHOSEN = kernel_of(SHORT, WIDE)
-dot_tile, dot_codes = tile_dotter(_CHOSEN), tile_coder(_CHOSEN)
+dot_tile, (dot_sums, dot_codes) = tile_dotter(_CHOSEN), tile_writers(_CHOSEN)

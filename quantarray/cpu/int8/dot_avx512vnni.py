@@ -3,9 +3,9 @@
 from llvmlite import ir
 from numba.core import cgutils
 
-from ..llvm.vectors import I32, LANES
+from ..llvm.vectors import I32
 from ..runtime.isa import COUNTING
-from .interface import tile_coder, tile_dotter
+from .interface import tile_dotter, tile_writers
 
 # Pairs of planes that are counted in the same time, by `count_tile` or by shuffles: see `../costs.py`
 DOT_PASSES = DOT_WIDE = 2.5 if COUNTING == "avx512bw" else 5
@@ -19,8 +19,8 @@ class Vnni:
     lanes, sums = 16, _ROW
 
     @staticmethod
-    def sweeps(blocks):
-        return [range(0, blocks * LANES, 16)]
+    def sweeps(lanes):
+        return [range(0, lanes, 16)]
 
     @staticmethod
     def parts(builder, x, signed):
@@ -42,4 +42,4 @@ def most_quads(code, byte):
     return None
 
 
-dot_tile, dot_codes = tile_dotter(lambda most: Vnni), tile_coder(lambda most: Vnni)
+dot_tile, (dot_sums, dot_codes) = tile_dotter(lambda most: Vnni), tile_writers(lambda most: Vnni)

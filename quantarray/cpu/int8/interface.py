@@ -15,6 +15,7 @@ from ..epilogue.strips import bytes_on_lines
 from ..llvm.vectors import F32, I8, I32, LANES, PAIR, TILE, const, place_of, pointer, slot_of, splat
 from ..llvm.views import flat
 
+HALF = LANES // 2  # channels that no instruction set's registers divide
 QUAD = 4  # neighbours of the contraction whose products one instruction adds to a 32-bit lane
 
 
@@ -22,9 +23,9 @@ def tile_dotter(kernel_of):
     """Build the `dot_tile` of a kernel for one instruction set.
 
     `kernel_of` takes Numba's type of `most`, and returns a kernel. `kernel.lanes` are the 32-bit lanes of its vectors,
-    `kernel.sweeps(blocks)` the vectors of a pixel that registers hold in one walk over the contraction, `kernel.sums`
-    the type of sums in it. `kernel.add(builder, sum, codes, weights)` adds products of 4 bytes a lane, of which
-    `kernel.parts(builder, bytes, signed)` prepares each operand; `kernel.whole(builder, sum)` has 32 bits a lane.
+    `kernel.sweeps(lanes)` those of so many lanes of a pixel that registers hold in one walk over the contraction,
+    `kernel.sums` the type of sums in it. `kernel.add(builder, sum, codes, weights)` adds products of 4 bytes a lane, of
+    which `kernel.parts(builder, bytes, signed)` prepares each operand; `kernel.whole(builder, sum)` has 32 bits a lane.
     """
 
     @intrinsic
@@ -52,11 +53,11 @@ def tile_dotter(kernel_of):
                 pointer(context, builder, signature, args, 11, args[12]),
             )
             weights = pointer(context, builder, signature, args, 3, args[4])
-            spans = spans, args[8], args[9]
+            spans = spans, args[8], args[9], _span(builder, spans, args[8])
             with builder.if_else(builder.icmp_signed("==", args[6], const(1))) as (one, two):
                 for branch, blocks in ((one, 1), (two, 2)):
                     with branch:
-                        for vectors in kernel.sweeps(blocks):
+                        for vectors in kernel.sweeps(blocks * LANES):
                             sums = _sweep(builder, kernel, vectors, rows, (weights, args[5]), spans)
                             _add(builder, sums, vectors, args[10], (totals, args[13]))
 
@@ -65,67 +66,168 @@ def tile_dotter(kernel_of):
     return dot_tile
 
 
-def tile_coder(kernel_of):
-    """Build the `dot_codes` of a kernel for one instruction set, as `tile_dotter` its `dot_tile`."""
+def tile_writers(kernel_of):
+    """Build `dot_sums` and `dot_codes` of a kernel for one instruction set, as `tile_dotter` its `dot_tile`.
+
+    Their sums are those of `dot_tile` for tiles i < `tiles`: of codes from windows[i, p] on, p < sizes[i], over spans
+    firsts[kinds[i]] .. firsts[kinds[i] + 1], plus extra[kind, lane ..]. They stay in registers: to store and load those
+    of codes took a third of a convolution of 16 to 96 channels, and those of 24 channels a quarter of one from 144.
+    rows, kinds and sizes are those of `Places`, `windows` int64[tiles 4].
+    """
 
     @intrinsic
-    def dot_codes(typingctx, codes, places, weights, spans, rows, size, extra, lines, lane, channel, words, most):
-        """Store the codes of the sums of `dot_tile` as bytes channel .. of words[rows[p]], for p < size <= 4.
-
-        Codes are those of `put_strip_by_lines`, with lines that are all right and step 1: 32 or 64 channels, those from
-        `lane` on of `ByteLines` and from the start of the `View` extra. rows are a `View`, words uint64[1 rows words].
-        The sums stay in registers: to store and load them took a third of a convolution of 16 to 96 channels.
-        """
+    def dot_sums(
+        typingctx, codes, windows, tiles, places, weights, spans, firsts, extra, lane, valid, channel, values, most
+    ):  # fmt: skip
+        """values[rows[i, p], channel + l] = sum l, for l < valid; values are int32 [rows channels]."""
         i64 = types.int64
-        signature = types.void(codes, places, weights, spans, rows, i64, extra, lines, i64, i64, words, most)
-        kernel = kernel_of(most)
+        signature = types.void(
+            codes, windows, i64, places, weights, spans, firsts, extra, i64, i64, i64, values, most
+        )  # fmt: skip
 
         def codegen(context, builder, signature, args):
+            if any(signature.args[i].dtype != types.int32 for i in (7, 11)):
+                return
             signature, args = flat(context, builder, signature, args)
-            codes, lines, ends, words = (pointer(context, builder, signature, args, i) for i in (0, 15, 16, 19))
-            places, weights, targets, extra = (
-                pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 3, 10, 13)
-            )
-            rows = [builder.gep(codes, [builder.load(builder.gep(places, [const(p)]))]) for p in range(TILE)]
-            spans = pointer(context, builder, signature, args, 7), args[8], args[9]
-            width, length = (shape_of(context, builder, signature, args, i)[-1] for i in (15, 19))
-            nowhere = cgutils.alloca_once(builder, ir.ArrayType(I8, 2 * PAIR))
-            row_bytes, to = builder.shl(length, const(3)), []
-            for p in range(TILE):
-                at = builder.add(builder.mul(builder.load(builder.gep(targets, [const(p)])), row_bytes), args[18])
-                row = builder.gep(builder.bitcast(words, I8.as_pointer()), [at])
-                inside = builder.icmp_signed("<", const(p), args[12])
-                to.append(builder.select(inside, row, builder.bitcast(nowhere, I8.as_pointer())))
-            lines = [builder.gep(lines, [builder.add(args[17], builder.mul(width, const(k)))]) for k in range(2)]
-            ends = [builder.gep(ends, [builder.add(args[17], builder.mul(width, const(k)))]) for k in range(4)]
-            with builder.if_else(builder.icmp_signed("==", args[6], const(1))) as (one, two):
-                for branch, blocks in ((one, 1), (two, 2)):
-                    with branch:
-                        for vectors in kernel.sweeps(blocks):
-                            sums = _sweep(builder, kernel, vectors, rows, (weights, args[5]), spans)
-                            _encode(builder, sums, vectors, extra, lines, ends, to)
-                        if blocks == 1:
-                            last = builder.icmp_signed("==", builder.add(args[18], const(PAIR)), row_bytes)
-                            with builder.if_then(last):
-                                for row in to:
-                                    builder.store(NO_CODES, place_of(builder, row, LANES, NO_CODES.type), align=1)
+            valid, channel = args[15:17]
+            values = pointer(context, builder, signature, args, 17, channel)
+            length = shape_of(context, builder, signature, args, 17)[-1]
+
+            def store(sums, vectors, to):
+                for of_pixel, row in zip(sums, to, strict=True):
+                    for total, first in zip(of_pixel, vectors, strict=True):
+                        lanes = ir.Constant(total.type, list(range(first, first + total.type.count)))
+                        most = splat(builder, builder.trunc(valid, I32), total.type.count)
+                        _store_some(builder, total, place_of(builder, row, first, total.type), lanes, most)
+
+            _each_tile(context, builder, signature, args, kernel_of(most), values, length, store)
 
         return signature, codegen
 
-    return dot_codes
+    @intrinsic
+    def dot_codes(
+        typingctx, codes, windows, tiles, places, weights, spans, firsts, extra, lane, valid, channel, lines, words,
+        most,
+    ):  # fmt: skip
+        """Store the codes of sums l < valid as bytes channel + l of words[rows[i, p]], those of `put_strip_by_lines`.
+
+        Lines, those from `lane` on of `ByteLines`, are all right, and step is 1. words are uint64[1 rows words]; the
+        bytes of a word after the channels are set to 0.
+        """
+        i64 = types.int64
+        signature = types.void(
+            codes, windows, i64, places, weights, spans, firsts, extra, i64, i64, i64, lines, words, most
+        )  # fmt: skip
+
+        def codegen(context, builder, signature, args):
+            signature, args = flat(context, builder, signature, args)
+            lines, ends, words = (pointer(context, builder, signature, args, i) for i in (17, 18, 19))
+            width, length = (shape_of(context, builder, signature, args, i)[-1] for i in (17, 19))
+            lane, _, channel, row_bytes = *args[14:17], builder.shl(length, const(3))
+            lines = [builder.gep(lines, [builder.add(lane, builder.mul(width, const(k)))]) for k in range(2)]
+            ends = [builder.gep(ends, [builder.add(lane, builder.mul(width, const(k)))]) for k in range(4)]
+            words = builder.gep(builder.bitcast(words, I8.as_pointer()), [channel])
+            last = builder.icmp_signed("==", builder.add(channel, const(PAIR)), row_bytes)
+
+            def store(sums, vectors, to):
+                _encode(builder, sums, vectors, lines, ends, to)
+
+            def clear(to, lanes):
+                none = ir.Constant(ir.VectorType(I8, HALF), None)
+                for row in to if lanes == HALF else ():
+                    builder.store(none, place_of(builder, row, HALF, none.type), align=1)
+                with builder.if_then(last):
+                    for row in to:
+                        builder.store(NO_CODES, place_of(builder, row, LANES, NO_CODES.type), align=1)
+
+            _each_tile(context, builder, signature, args, kernel_of(most), words, row_bytes, store, clear)
+
+        return signature, codegen
+
+    return dot_sums, dot_codes
 
 
-def _sweep(builder, kernel, vectors, rows, weights, spans):
+def _each_tile(context, builder, signature, args, kernel, base, apart, store, clear=None):
+    """Call `store(sums, vectors, pointers)` for the pixels of each tile, and `clear(pointers, lanes)` after one block.
+
+    Pixel p of tile i has its results at base[apart * rows[i, p]], and those that do not count in a buffer. `args` begin
+    as both functions' do. Sums are those of 16, 32 or 64 lanes.
+    """
+    codes, windows, targets, kinds, sizes, spans, firsts, extra = (
+        pointer(context, builder, signature, args, i) for i in (0, 1, 4, 5, 6, 11, 12, 13)
+    )
+    weights, valid = (pointer(context, builder, signature, args, 7, args[8]), args[9]), args[15]
+    of_kind, extra = shape_of(context, builder, signature, args, 13)[-1], builder.gep(extra, [args[14]])
+    nowhere = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(I32, PAIR)), base.type)
+
+    def place(nth):
+        """Return where tile `nth` reads and writes: its codes, results, spans, the first of them, and constants."""
+        kind, size = (builder.load(builder.gep(one, [nth])) for one in (kinds, sizes))
+        four = builder.mul(nth, const(TILE))
+        pixels = [builder.add(four, const(p)) for p in range(TILE)]
+        rows = [builder.gep(codes, [builder.load(builder.gep(windows, [pixel]))]) for pixel in pixels]
+        to = [builder.mul(builder.load(builder.gep(targets, [pixel])), apart) for pixel in pixels]
+        inside = [builder.icmp_signed("<", const(p), size) for p in range(TILE)]
+        to = [builder.select(one, builder.gep(base, [at]), nowhere) for one, at in zip(inside, to, strict=True)]
+        begin, end = (builder.load(builder.gep(firsts, [builder.add(kind, const(i))])) for i in range(2))
+        return [*rows, *to, begin, end, *_span(builder, spans, begin), builder.gep(extra, [builder.mul(kind, of_kind)])]
+
+    def each(lanes):
+        # Places of the next tile are read before a tile is summed up, so that its sums do not wait for them
+        slots = [slot_of(builder, value) for value in place(const(0))]
+        last = builder.sub(args[2], const(1))
+        with cgutils.for_range(builder, args[2]) as loop:
+            *places, begin, end, pixel, weight, quads, fixed = [builder.load(slot) for slot in slots]
+            more = builder.icmp_signed("<", loop.index, last)
+            following = place(builder.select(more, builder.add(loop.index, const(1)), last))
+            rows, to, span = places[:TILE], places[TILE:], (spans, begin, end, (pixel, weight, quads))
+            for vectors in kernel.sweeps(lanes):
+                store(_sweep(builder, kernel, vectors, rows, weights, span, fixed), vectors, to)
+            if lanes <= LANES and clear:
+                clear(to, lanes)
+            for slot, value in zip(slots, following, strict=True):
+                builder.store(value, slot)
+
+    with builder.if_else(builder.icmp_signed(">", valid, const(LANES))) as (two, one):
+        with two:
+            each(PAIR)
+        with one, builder.if_else(builder.icmp_signed(">", valid, const(HALF))) as (whole, half):
+            with whole:
+                each(LANES)
+            with half:
+                each(HALF)
+
+
+def _store_some(builder, vector, place, numbers, limit):
+    """Store those lanes of a vector of int32 whose numbers are less than a limit."""
+    mask = builder.icmp_signed("<", numbers, limit)
+    kind = ir.FunctionType(ir.VoidType(), [vector.type, place.type, I32, mask.type])
+    count = vector.type.count
+    store = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.v{count}i32.p0v{count}i32")
+    builder.call(store, [vector, place, I32(4), mask])
+
+
+def _sweep(builder, kernel, vectors, rows, weights, spans, extra=None):
     """Sum up some vectors of lanes: `vectors` are the numbers of their first lanes among the blocks' 32 or 64.
 
-    weights are (pointer, distance of blocks), spans (pointer, first, last). Returns sums by pixel and vector.
+    weights are (pointer, distance of blocks), spans (pointer, first, last, the first one's numbers), extra a pointer to
+    what is added to lanes.
+    Returns sums by pixel and vector.
     """
-    row, (spans, first, last) = ir.VectorType(I32, kernel.lanes), spans
-    slots = [[slot_of(builder, ir.Constant(kernel.sums, None)) for _ in vectors] for _ in range(TILE)]
+    row, (spans, first, last, span) = ir.VectorType(I32, kernel.lanes), spans
+    starts, fixed = [ir.Constant(kernel.sums, None)] * len(vectors), None
+    if extra is not None:
+        fixed = [builder.load(place_of(builder, extra, first, row), align=4) for first in vectors]
+        starts, fixed = (fixed, None) if kernel.sums == row else (starts, fixed)
+    slots = [[slot_of(builder, start) for start in starts] for _ in range(TILE)]
     columns = [_column(builder, *weights, lane) for lane in vectors]
-    with cgutils.for_range(builder, builder.sub(last, first)) as span:
-        at = builder.mul(builder.add(first, span.index), const(3))
-        pixel, weight, quads = (builder.load(builder.gep(spans, [builder.add(at, const(i))])) for i in range(3))
+    slots_of_span = [slot_of(builder, number) for number in span]
+    with cgutils.for_range(builder, builder.sub(last, first)) as nth:
+        pixel, weight, quads = (builder.load(slot) for slot in slots_of_span)
+        following = builder.add(builder.add(first, nth.index), const(1))
+        with builder.if_then(builder.icmp_signed("<", following, last)):
+            for slot, number in zip(slots_of_span, _span(builder, spans, following), strict=True):
+                builder.store(number, slot)
         begin = builder.mul(weight, const(QUAD * LANES))
         starts = [builder.gep(column, [begin]) for column in columns]
         codes = [builder.bitcast(builder.gep(r, [builder.mul(pixel, const(QUAD))]), I32.as_pointer()) for r in rows]
@@ -138,24 +240,31 @@ def _sweep(builder, kernel, vectors, rows, weights, spans):
                 code = kernel.parts(builder, code, False)
                 for slot, column in zip(slots[p], loaded, strict=True):
                     builder.store(kernel.add(builder, builder.load(slot), code, column), slot)
-    return [[kernel.whole(builder, builder.load(slot)) for slot in pixel] for pixel in slots]
+    sums = [[kernel.whole(builder, builder.load(slot)) for slot in pixel] for pixel in slots]
+    return (
+        sums if fixed is None else [[builder.add(*pair) for pair in zip(pixel, fixed, strict=True)] for pixel in sums]
+    )
 
 
-def _encode(builder, sums, vectors, extra, lines, ends, to):
-    """Store codes of sums at a pointer for each pixel."""
+def _span(builder, spans, nth):
+    """Load the numbers of span `nth`."""
+    at = builder.mul(nth, const(3))
+    return [builder.load(builder.gep(spans, [builder.add(at, const(i))])) for i in range(3)]
+
+
+def _encode(builder, sums, vectors, lines, ends, to):
+    """Store codes of sums at a pointer for each pixel: those of four vectors at once."""
     kind = sums[0][0].type
-    of_block, floats = LANES // kind.count, ir.VectorType(F32, kind.count)
-    for i in range(0, len(vectors), of_block):
-        firsts = vectors[i : i + of_block]
-        fixed = [builder.load(place_of(builder, extra, first, kind), align=4) for first in firsts]
+    floats = ir.VectorType(F32, kind.count)
+    for i in range(0, len(vectors), 4):
+        firsts = vectors[i : i + 4]
         slopes, shifts = (
             [builder.load(place_of(builder, row, first, floats), align=4) for first in firsts] for row in lines
         )
         some = ir.VectorType(I8, len(firsts) * kind.count)
         least, most, turned, used = (builder.load(place_of(builder, row, firsts[0], some), align=1) for row in ends)
         for of_pixel, row in zip(sums, to, strict=True):
-            totals = [builder.add(*pair) for pair in zip(fixed, of_pixel[i : i + of_block], strict=True)]
-            code = bytes_on_lines(builder, totals, slopes, shifts, least, most)
+            code = bytes_on_lines(builder, of_pixel[i : i + 4], slopes, shifts, least, most)
             code = builder.and_(builder.xor(code, turned), used)
             builder.store(code, place_of(builder, row, firsts[0], some), align=1)
 

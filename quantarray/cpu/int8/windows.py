@@ -206,10 +206,14 @@ def quads_used(runs):
 
 
 def _bring_bytes(x, plan, length, span, buffer, origins, places):
-    stride = (length + 1) * WORD
+    stride = 0
+    for r in range(len(plan.runs)):
+        stride = max(stride, plan.runs[r, 1] + ((plan.runs[r, 2] + HALF - 1) & -HALF))
+    stride = max(WORD, (stride + WORD - 1) & -WORD)
     band = min(BAND, span.end - span.begin, max(1, WINDOWS * WORD // (TILE * stride)))
-    if buffer.codes.size < (band * TILE + 1) * stride:
-        buffer = ByteBuffer(np.empty((band * TILE + 1) * stride, np.uint8), buffer.marks, buffer.mark)
+    room = band * TILE * stride + 2 * WORD  # a line before the first one's, and one that is cleared after the last
+    if buffer.codes.size < room:
+        buffer = ByteBuffer(np.empty(room, np.uint8), buffer.marks, buffer.mark)
     used = quads_used(plan.runs) * QUAD
     rows = Rows(buffer.codes, first_line(buffer.codes), stride)
     ends = reach_and_gaps(plan.runs, plan.first_run, used)
@@ -219,28 +223,53 @@ def _bring_bytes(x, plan, length, span, buffer, origins, places):
 
 @borrowing
 def copy_rows(x, plan, ends, span, rows, origins, places):
-    """Copy the windows of the tiles of a span side by side to `Rows`; ends are those of `reach_and_gaps`."""
+    """Copy the windows of the tiles of a span side by side to `Rows`; ends are those of `reach_and_gaps`.
+
+    Those of neighbouring tiles of a border class are copied together. Rows ascend: what `copy_bytes` clears after a
+    window is part of the next one, or of none.
+    """
     words, runs, first_run, base = x.words, plan.runs, plan.first_run, x.terms[0, 2]
-    pixels, classes, origin = plan.pixels, plan.classes, plan.origin
-    (reach, gaps), codes, stride, shift = ends, rows.data, rows.apart, span.shift
-    for i in range(span.end - span.begin):
-        image, tile = (span.begin + i) // classes.size, (span.begin + i) % classes.size
-        kind, row, last = classes[tile], rows.at + i * TILE * stride, 0
+    (reach, gaps), codes, stride, count = ends, rows.data, rows.apart, span.end - span.begin
+    tiles, first = plan.classes.size, span.begin % plan.classes.size
+    image, tile = span.begin // tiles, first
+    for i in range(np.uint64(count)):
+        start = image * plan.image_words + span.shift
+        for p in range(np.uint64(TILE)):
+            origins[i, p] = start + plan.origin[np.uint64(plan.pixels[np.uint64(tile), p])]
+            places[i, p] = rows.at + np.int64(i * np.uint64(TILE) + p) * stride
+        image, tile = (image, tile + 1) if tile + 1 < tiles else (image + 1, 0)
+    i, tile = 0, first
+    following = _form(plan.classes, tile, reach, words.size, origins, i)
+    while i < count:
+        form, near = following, 1
+        while i + near < count:
+            tile = tile + 1 if tile + 1 < tiles else 0
+            following = _form(plan.classes, tile, reach, words.size, origins, i + near)
+            if following != form:
+                break
+            near += 1
+        kind, row = max(form, -1 - form), rows.at + i * TILE * stride
         start, stop = first_run[kind], first_run[kind + 1]
-        for p in range(TILE):
-            places[i, p] = row + p * stride
-            origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + shift
-            last = max(last, origins[i, p])
         if gaps[kind]:
-            clear_bytes(codes, row, TILE * stride)
-        if last + reach[kind] <= words.size:
+            clear_bytes(codes, row, near * TILE * stride)
+        if form >= 0:
             to = Rows(codes, row, stride)
-            copy_windows(words, View(origins, i * TILE), RunSpan(runs, start, stop), 1, base, to)
-            continue
-        for p in range(TILE):
-            for r in range(start, stop):
-                at, to = origins[i, p] + runs[r, 0], places[i, p] + runs[r, 1]
-                copy_bytes(words, at, words.size, runs[r, 2], base, codes, to)
+            copy_windows(words, View(origins, i * TILE), near * TILE, RunSpan(runs, start, stop), 1, base, to)
+        for near_tile in range(i, i if form >= 0 else i + near):
+            for p in range(TILE):
+                for r in range(start, stop):
+                    at, to_run = origins[near_tile, p] + runs[r, 0], places[near_tile, p] + runs[r, 1]
+                    copy_bytes(words, at, words.size, runs[r, 2], base, codes, to_run)
+        i += near
+
+
+@inline
+def _form(classes, tile, reach, size, origins, i):
+    """Return the border class of a tile, the i-th, or -1 less it where its vectors would read after `size` bytes."""
+    kind, last, row = classes[np.uint64(tile)], 0, np.uint64(i)
+    for p in range(np.uint64(TILE)):
+        last = max(last, origins[row, p])
+    return kind if last + reach[np.uint64(kind)] <= size else -1 - kind
 
 
 @inner

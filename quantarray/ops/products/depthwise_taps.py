@@ -66,6 +66,8 @@ class ByBytes:
         if len(self.right.values) > 1 or len(thresholds) > _CUTS or not epilogue.are_counts(self.finish.toggles):
             return None
         limits = (thresholds - self.finish.extra.astype(np.int64)[:, None]) // max(self.step, 1)
+        if limits.size and (limits == limits[:1]).all():
+            limits = limits[:1]
         most, dtype = (_MOST, np.int16) if self.right.values.dtype == np.int8 else (_MOST_SUM, np.int32)
         laid_out = empty_lines(limits.shape, np.dtype(dtype))
         laid_out[...] = limits.clip(-most - 1, most)

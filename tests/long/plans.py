@@ -15,7 +15,7 @@ import numpy as np
 import quantarray as qa
 from quantarray.nn import Graph, Node, Value
 from quantarray.nn.operators import OPERATORS
-from quantarray.nn.plan import parts
+from quantarray.nn.plan import micro_batches
 
 from .proof import Proof
 
@@ -24,7 +24,7 @@ _DTYPES = ("float32", "int32", "uint8", "int8", "int16", "uint16", "int64", "boo
 _ERRORS = (ValueError, TypeError, ArithmeticError, IndexError, NotImplementedError)
 _STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min", "slope")
 _SIZES = (1e-30, 1e-6, 1.0, 30.0, 1e5, 2e9)  # of numbers, thresholds and constants
-_BYTES = parts.BYTES
+_BYTES = micro_batches.BYTES
 _TRIES = 12  # operations that are drawn for a graph; what does not fit its operand is drawn again
 
 
@@ -241,7 +241,7 @@ def run(rng: Rng) -> str:
     if network is None:
         return "nothing fits"
     value, prepared = network.inputs[0], network.prepared()
-    parts.BYTES = int(rng.choice([1, _BYTES]))
+    micro_batches.BYTES = int(rng.choice([1, _BYTES]))
     warm = elements(rng, value.shape, value.dtype, str(rng.choice(["zeros", "zeros", "ones", "ends", "few", "any"])))
     later = [elements(rng, value.shape, value.dtype, str(rng.choice(["any", "any", "few", "ends"]))) for _ in range(6)]
     for turn, x in enumerate([warm, warm, *later]):
@@ -249,7 +249,7 @@ def run(rng: Rng) -> str:
         if wrong := differ(outcome(network, x), outcome(prepared, x)):
             ops = ", ".join(f"{node.op}{node.inputs}" for node in network.nodes)
             raise AssertionError(f"call {turn} of {value.text}: {wrong}\n{ops}\n{prepared.summary(warm)}")
-    return "equal, some rows at a time" if parts.BYTES == 1 and prepared.plan(warm)[0].rows else "equal"
+    return "equal, some rows at a time" if micro_batches.BYTES == 1 and prepared.plan(warm)[0].rows else "equal"
 
 
 PROOF = Proof(run, 20_000, stretch=500)

@@ -10,8 +10,8 @@ from ...backends.registry import device_of
 from ..operators.movement import order_in_memory
 from ..steps import Step
 from . import captured
+from .micro_batches import MicroBatches, in_micro_batches
 from .part import elements, form
-from .parts import Parts, in_parts
 from .recording import runtime
 from .reserved import is_told
 from .segments import Plan
@@ -121,10 +121,10 @@ class Prepared:
     def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         return self._program._ready(x if self._encode is None else tuple(map(self._encode, x)), named)
 
-    def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | Parts | None:
+    def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | MicroBatches | None:
         """Return the plan for inputs of some forms, or None at the first of them."""
         whole = forms, runtime().threads.allowed()
-        plans: dict[Any, Plan | Parts | None] = self._of_thread.__dict__.setdefault("plans", {})
+        plans: dict[Any, Plan | MicroBatches | None] = self._of_thread.__dict__.setdefault("plans", {})
         plan = plans.get(whole)
         if plan is None:
             plan = self._planned(values) if whole in plans else None
@@ -134,10 +134,10 @@ class Prepared:
             plans[whole] = plan
         return plan
 
-    def _planned(self, values: list[Any]) -> Plan | Parts:
+    def _planned(self, values: list[Any]) -> Plan | MicroBatches:
         program = self._program
         plan = Plan(program._steps, program._initial, program._output_slots, values.copy())
-        return in_parts(plan, values, program._input_slots, program._output_slots) or plan
+        return in_micro_batches(plan, values, program._input_slots, program._output_slots) or plan
 
     def plan(self, *x: Any, **named: Any) -> list[PlannedPart]:
         """Return the parts of the plan for inputs like these, in order, without running it.
@@ -160,7 +160,7 @@ class Prepared:
                 tuple([step.name for step in segment.steps]),
                 None if segment.call is None else segment.call.kernels,
                 0 if segment.call is None else segment.call.nbytes,
-                plan.size if isinstance(plan, Parts) else None,
+                plan.size if isinstance(plan, MicroBatches) else None,
             )
             for segment in plan.segments
         ]

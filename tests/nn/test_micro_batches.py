@@ -5,7 +5,7 @@ import pytest
 
 import quantarray as qa
 from quantarray.nn import Graph, Node, Value
-from quantarray.nn.plan import parts
+from quantarray.nn.plan import micro_batches
 
 _MODELS = {
     "cnv": {},
@@ -17,7 +17,7 @@ _MODELS = {
 
 @pytest.fixture(autouse=True)
 def _one_row_at_a_time(monkeypatch):
-    monkeypatch.setattr(parts, "BYTES", 1)
+    monkeypatch.setattr(micro_batches, "BYTES", 1)
 
 
 def _rows(prepared, x):
@@ -33,7 +33,7 @@ def test_models(name, monkeypatch):
     expected, one = network(x), network.prepared().plan(x[:1])[0].nbytes
     qa.set_num_threads(1)
     for count, limit, rows in ((7, 1, [1]), (7, 3 * one, [3, 4]), (6, 2 * one, [2, 3]), (7, 100 * one, [None])):
-        monkeypatch.setattr(parts, "BYTES", limit)
+        monkeypatch.setattr(micro_batches, "BYTES", limit)
         prepared, reused = network.prepared(), network.prepared(reuse=True)
         (found,) = _rows(prepared, x[:count])
         assert found in rows

@@ -1,4 +1,4 @@
-"""Run a plan on some rows at a time, where the results of all rows would not stay in a processor's caches."""
+"""Run a plan on micro-batches, some rows at a time, where the results of all rows would not stay in the caches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from .segments import Plan, Segment
 BYTES = 1 << 23  # of a plan's memory, for each thread: ResNet-18 of one bit took 15 % longer with four times as much
 
 
-def in_parts(whole: Plan, values: list[Any], inputs: Sequence[int], outputs: Sequence[int]) -> Parts | None:
+def in_micro_batches(
+    whole: Plan, values: list[Any], inputs: Sequence[int], outputs: Sequence[int]
+) -> MicroBatches | None:
     """Return a plan for some rows of the inputs at a time, or None where all at once are as fast, or may differ.
 
     Results are the same if the plan is one compiled call, each of whose operations says so (`Operator.rows`).
@@ -32,13 +34,13 @@ def in_parts(whole: Plan, values: list[Any], inputs: Sequence[int], outputs: Seq
     divisor = max(size for size in range(1, most + 1) if count % size == 0)
     size = divisor if 2 * divisor >= most else most  # a rest of another length is a second plan
     try:
-        parts = Parts(whole, size, values, inputs, outputs)
+        batches = MicroBatches(whole, size, values, inputs, outputs)
     except Exception:  # a number of rows is written in an attribute: no error of a call's
         return None
     known = segments[0].shapes
     scaled = {at: (size, *known[at][1:]) for step in segments[0].steps for at in step.results}
-    found = parts.segments[0].shapes if len(parts.segments) == 1 else {}
-    return parts if scaled.items() <= found.items() else None  # nor is there one that gives other shapes
+    found = batches.segments[0].shapes if len(batches.segments) == 1 else {}
+    return batches if scaled.items() <= found.items() else None  # nor is there one that gives other shapes
 
 
 def _are_apart(segment: Segment, inputs: set[int], outputs: Sequence[int], count: int) -> bool:
@@ -55,8 +57,8 @@ def _are_apart(segment: Segment, inputs: set[int], outputs: Sequence[int], count
     return apart.issuperset(outputs)
 
 
-class Parts:
-    """A plan for some rows at a time, and one for the rest. Calls are those of a `Plan`."""
+class MicroBatches:
+    """A plan for micro-batches of some rows, and one for the rest. Calls are those of a `Plan`."""
 
     def __init__(
         self, whole: Plan, size: int, values: list[Any], inputs: Sequence[int], outputs: Sequence[int]

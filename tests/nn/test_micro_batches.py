@@ -17,7 +17,12 @@ _MODELS = {
 
 @pytest.fixture(autouse=True)
 def _one_row_at_a_time(monkeypatch):
+    """Plan as few rows as can be, by one thread."""
     monkeypatch.setattr(micro_batches, "BYTES", 1)
+    before = qa.get_num_threads()
+    qa.set_num_threads(1)
+    yield
+    qa.set_num_threads(before)
 
 
 def _rows(prepared, x):
@@ -31,7 +36,6 @@ def test_models(name, monkeypatch):
     network = getattr(qa.nn.models, name)(**_MODELS[name])
     x = np.random.default_rng(0).integers(0, 256, (7, *network.inputs[0].shape[1:]), np.uint8)
     expected, one = network(x), network.prepared().plan(x[:1])[0].nbytes
-    qa.set_num_threads(1)
     for count, limit, rows in ((7, 1, [1]), (7, 3 * one, [3, 4]), (6, 2 * one, [2, 3]), (7, 100 * one, [None])):
         monkeypatch.setattr(micro_batches, "BYTES", limit)
         prepared, reused = network.prepared(), network.prepared(reuse=True)

@@ -37,7 +37,7 @@ _NO_VALUES = np.empty((0, 0), np.int32)
 _TOGETHER = 8  # tiles whose sums wait for each other, and stay in L1
 PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 _SPARE = 2  # quads that take as long as a span of its own
-KEPT = 1 << 17  # bytes of weights that stay expanded for all bands: half of the L2 that most CPUs have
+EXPANDED = 1 << 17  # bytes of weights that stay expanded for all bands: half of the L2 that most CPUs have
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
 SHORT_STRETCH = 9  # in L1, 36 KiB, where each four pixels read them again, and not each 32 as in tiles
 EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 9, weight=0.12, pixel=0.35, band=BAND)
@@ -206,9 +206,9 @@ def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
     apart = -(-length // stretches) * LANES * WORD
     # Where all weights fit, they are expanded once for all bands: a 1x1 convolution of 24 to 144 channels at 56x56
     # took 6 % longer with weights of a pair
-    kept = stretches == 1 and w.groups == 1 and group_blocks * apart <= KEPT
-    weights = np.empty((group_blocks if kept else PAIR) * apart + WORD, np.uint8)
-    weight, kept_chunk = first_line(weights), -1
+    at_hand = stretches == 1 and w.groups == 1 and group_blocks * apart <= EXPANDED
+    weights = np.empty((group_blocks if at_hand else PAIR) * apart + WORD, np.uint8)
+    weight, last_chunk = first_line(weights), -1
     buffer, mark = ByteBuffer(np.empty(0, np.uint8), np.zeros(0, np.int32), 0), 0
     places, windows, ones = empty_places(BAND), np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
     slots = BAND if stretches > 1 or matrix is not None else _TOGETHER  # of tiles whose sums wait
@@ -248,9 +248,9 @@ def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
             for task in range(-(-(last - first) // PAIR) * stretches):
                 pair, s = first + task // stretches * PAIR, task % stretches
                 near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
-                at = weight + (pair * apart if kept else 0)
+                at = weight + (pair * apart if at_hand else 0)
                 pair_weights, stretch = ByteWeights(weights, at, apart, near), Stretch(spans, firsts[s], s == 0)
-                if not kept or kept_chunk != chunk:
+                if not at_hand or last_chunk != chunk:
                     expand_blocks(w, pair, (begin, stop), base, unit, pair_weights)
                 if matrix is None and at_once:  # the first condition, known before, leaves this out for a matrix unit
                     lanes, extra = lanes_of(group, pair), added.fixed
@@ -283,6 +283,6 @@ def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
                             continue
                         for i in range(low_tile, high_tile):
                             finish_tile(totals, total + (i - low_tile) * TILE, i, lanes, places, added, ones, to)
-        low, kept_chunk = low + band, chunk
+        low, last_chunk = low + band, chunk
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, starts)

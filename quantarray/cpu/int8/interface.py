@@ -53,7 +53,7 @@ def tile_dotter(kernel_of):
                 pointer(context, builder, signature, args, 11, args[12]),
             )
             weights = pointer(context, builder, signature, args, 3, args[4])
-            spans = spans, args[8], args[9], _span(builder, spans, args[8])
+            spans = spans, args[8], args[9], _first_span(builder, spans, args[8], args[9])
             with builder.if_else(builder.icmp_signed("==", args[6], const(1))) as (one, two):
                 for branch, blocks in ((one, 1), (two, 2)):
                     with branch:
@@ -170,7 +170,8 @@ def _each_tile(context, builder, signature, args, kernel, base, apart, store, cl
         inside = [builder.icmp_signed("<", const(p), size) for p in range(TILE)]
         to = [builder.select(one, builder.gep(base, [at]), nowhere) for one, at in zip(inside, to, strict=True)]
         begin, end = (builder.load(builder.gep(firsts, [builder.add(kind, const(i))])) for i in range(2))
-        return [*rows, *to, begin, end, *_span(builder, spans, begin), builder.gep(extra, [builder.mul(kind, of_kind)])]
+        fixed = builder.gep(extra, [builder.mul(kind, of_kind)])
+        return [*rows, *to, begin, end, *_first_span(builder, spans, begin, end), fixed]
 
     def each(lanes):
         # Places of the next tile are read before a tile is summed up, so that its sums do not wait for them
@@ -211,8 +212,7 @@ def _sweep(builder, kernel, vectors, rows, weights, spans, extra=None):
     """Sum up some vectors of lanes: `vectors` are the numbers of their first lanes among the blocks' 32 or 64.
 
     weights are (pointer, distance of blocks), spans (pointer, first, last, the first one's numbers), extra a pointer to
-    what is added to lanes.
-    Returns sums by pixel and vector.
+    what is added to lanes. Returns sums by pixel and vector.
     """
     row, (spans, first, last, span) = ir.VectorType(I32, kernel.lanes), spans
     starts, fixed = [ir.Constant(kernel.sums, None)] * len(vectors), None
@@ -244,6 +244,11 @@ def _sweep(builder, kernel, vectors, rows, weights, spans, extra=None):
     return (
         sums if fixed is None else [[builder.add(*pair) for pair in zip(pixel, fixed, strict=True)] for pixel in sums]
     )
+
+
+def _first_span(builder, spans, first, last):
+    """Load the numbers of span `first`, or of span 0 where there is none: windows may be outside of an image."""
+    return _span(builder, spans, builder.select(builder.icmp_signed("<", first, last), first, const(0)))
 
 
 def _span(builder, spans, nth):

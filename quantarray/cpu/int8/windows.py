@@ -99,7 +99,8 @@ def _spans_of_words(words, plan, length, stretches, unit, spare):
     pieces = 0
     for r in range(len(runs)):
         pieces += runs[r, 2] // unit if spare else 1
-    firsts, spans = np.empty((stretches, kinds + 1), np.int64), np.empty((stretches * pieces, 3), np.int64)
+    # One more than there are, as `dot_tile` reads a first one where there is none
+    firsts, spans = np.empty((stretches, kinds + 1), np.int64), np.empty((stretches * pieces + 1, 3), np.int64)
     for s in range(stretches):
         low, high = length * s // stretches, length * (s + 1) // stretches
         for kind in range(kinds):

@@ -39,8 +39,8 @@ def in_micro_batches(
         return None
     known = segments[0].shapes
     scaled = {at: (size, *known[at][1:]) for step in segments[0].steps for at in step.results}
-    found = batches.segments[0].shapes if len(batches.segments) == 1 else {}
-    return batches if scaled.items() <= found.items() else None  # nor is there one that gives other shapes
+    fewer = batches.segments[0].shapes if len(batches.segments) == 1 else {}
+    return batches if scaled.items() <= fewer.items() else None  # nor is there one that gives other shapes
 
 
 def _are_apart(segment: Segment, inputs: set[int], outputs: Sequence[int], count: int) -> bool:
@@ -66,17 +66,17 @@ class MicroBatches:
         """size: rows at once, of inputs and outputs at these places."""
         self.size, self._inputs, self._outputs, self._like = size, inputs, outputs, whole.like
         self._plans = {size: self._like(self._rows(values, 0))}
-        self._kept: list[Array] = []
+        self._results: list[Array] = []
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments of the plan for `size` rows."""
+        """Return the segments of the plan for `size` rows."""
         return self._plans[self.size].segments
 
     def __call__(self, values: list[Any], reuse: bool) -> list[Any] | None:
         """Return all values that outputs need; None where a call of this thread is interrupted by another."""
         count = len(values[self._inputs[0]])
-        results, self._kept = self._kept, []  # so that a call that interrupts this one makes its own
+        results, self._results = self._results, []  # so that a call that interrupts this one makes its own
         for begin in range(0, count, self.size):
             part, end = self._rows(values, begin), min(begin + self.size, count)
             plan = self._plans.get(end - begin)
@@ -88,7 +88,7 @@ class MicroBatches:
             results = results or [_longer(done[at], count) for at in self._outputs]
             for at, result in zip(self._outputs, results, strict=True):
                 result[begin:end] = done[at]
-        self._kept = results if reuse else []
+        self._results = results if reuse else []
         values = values.copy()
         for at, result in zip(self._outputs, results, strict=True):
             values[at] = result

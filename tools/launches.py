@@ -3,7 +3,8 @@
     python -m tools.launches dorefa_mobilenet_v2 [--batch 8] [--threads 2] [--seconds 2]
 
 Each launch runs by itself, in order, on the memory that those before it left, so that the next one finds in the cache
-what it finds in a call; the median of all turns is printed, with the shapes of the arrays that it reads and writes.
+what it finds in a call. Printed are times that one turn of ten is faster than, with the shapes of some arrays that a
+launch reads and writes. Of a batch that is computed some images at a time, these are the launches for so many.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from quantarray.nn.plan import part
 from quantarray.nn.plan.recording import parts_of
 
 
-def timed_plan(net: Any, x: Any) -> list[tuple[str, list[Any]]]:
-    """Return the launches of a prepared network's plan for x: a label, and its step as a list for a `Driver`."""
-    real, labelled = part.runtime(), []
+def steps_of(net: Any, x: Any) -> tuple[Any, list[tuple[str, Any]]]:
+    """Return a prepared network, whose memory is used, and the steps of its plan for x, each with a label."""
+    real = part.runtime()
 
     class Launch(real.Launch):  # type: ignore[misc, name-defined]
         def __init__(self, kernel: Any, arguments: Any, held: Any) -> None:
@@ -31,21 +32,15 @@ def timed_plan(net: Any, x: Any) -> list[tuple[str, list[Any]]]:
             name = f"{function.__module__.removeprefix('quantarray.cpu.')}.{function.__name__}"
             self.label = f"{name:42} {' '.join(shapes[:8])}"
 
-    class Driver(real.Driver):  # type: ignore[misc, name-defined]
-        def __init__(self, steps: Any) -> None:
-            super().__init__(steps)
-            for step in steps:
-                label = f"clear {step.nbytes}" if isinstance(step, np.ndarray) else step[0].label
-                labelled.append((label, [step]))
-
-    part.runtime = lambda: type(real)(**{**vars(real), "Launch": Launch, "Driver": Driver})
+    part.runtime = lambda: type(real)(**{**vars(real), "Launch": Launch})
     try:
         prepared = net.prepared()
         prepared(x), prepared(x)
     finally:
         part.runtime = lambda: real
-    labelled.append(("", [prepared]))  # whose memory is used
-    return labelled
+    (plan,) = prepared._of_thread.plans.values()
+    steps = [step for one in plan.segments if one.call for step in one.call._driver._holds]
+    return prepared, [(f"clear {s.nbytes}" if isinstance(s, np.ndarray) else s[0].label, s) for s in steps]
 
 
 def main() -> None:
@@ -62,8 +57,8 @@ def main() -> None:
     shape = (chosen.batch, *net.inputs[0].shape[1:])
     qa.set_num_threads(chosen.threads)
     x = rng.integers(0, 256, shape).astype(np.uint8)
-    *launches, _ = timed_plan(net, x)
-    drivers = [part.runtime().Driver(steps) for _, steps in launches]
+    prepared, steps = steps_of(net, x)
+    drivers = [part.runtime().Driver([step]) for _, step in steps]
     turns, end = [], time.perf_counter() + chosen.seconds
     while time.perf_counter() < end:
         times = []
@@ -72,10 +67,10 @@ def main() -> None:
             driver.run()
             times.append(time.perf_counter() - start)
         turns.append(times)
-    medians = np.percentile(turns, 10, axis=0) * 1e6
-    for (label, _), microseconds in zip(launches, medians, strict=True):
+    fast = np.percentile(turns, 10, axis=0) * 1e6
+    for (label, _), microseconds in zip(steps, fast, strict=True):
         print(f"{microseconds:8.1f}  {label}")
-    print(f"{medians.sum():8.1f}  us in all, of {len(turns)} turns")
+    print(f"{fast.sum():8.1f}  us in all, of {len(turns)} turns of {prepared}")
 
 
 if __name__ == "__main__":

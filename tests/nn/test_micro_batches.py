@@ -39,8 +39,8 @@ def test_models(name, monkeypatch):
     for count, limit, rows in ((7, 1, [1]), (7, 3 * one, [3, 4]), (6, 2 * one, [2, 3]), (7, 100 * one, [None])):
         monkeypatch.setattr(micro_batches, "BYTES", limit)
         prepared, reused = network.prepared(), network.prepared(reuse=True)
-        (found,) = _rows(prepared, x[:count])
-        assert found in rows
+        (at_once,) = _rows(prepared, x[:count])
+        assert at_once in rows
         for _ in range(3):
             assert np.array_equal(prepared(x[:count]), expected[:count])
             assert np.array_equal(reused(x[:count]), expected[:count])
@@ -97,8 +97,8 @@ def test_operations_that_mix_rows(case):
         assert np.array_equal(prepared(x), graph(x))
 
 
-def test_packed_results_and_inputs_are_whole():
-    """What is packed is not divided, and channels of an array of one axis are no rows."""
+def test_packed_inputs_are_whole():
+    """Take all rows at once where inputs are packed."""
     w = qa.encode(np.random.default_rng(0).choice([-1, 1], (64, 64)), values=(-1, 1))
     x = qa.encode(np.random.default_rng(1).choice([-1, 1], (6, 64)), values=(-1, 1))
     network = qa.nn.Sequential([qa.nn.Dense(w, qa.Thresholds([0])), qa.nn.Dense(w)])

@@ -109,16 +109,14 @@ def row_codes(
                     for slot, table, totals in zip(only, tables, sums, strict=True):
                         builder.store(builder.or_(builder.load(slot), _above(builder, totals, table, channel)), slot)
                 with more, builder.if_else(has_lines) as (on_lines, searched):
-                    with on_lines, builder.if_else(one_class) as (shared, apart_lines):
-                        with shared:  # the same pointers: read once for all pixels
-                            rows = [builder.gep(one, [const(channel)]) for one in (lines, ends)]
-                            for p, totals in enumerate(sums):
-                                put(p * CHANNELS + channel, _ranks_on_lines(builder, totals, *rows, width))
-                        with apart_lines:
-                            for p, ((_, kind), totals) in enumerate(zip(members, sums, strict=True)):
-                                rows = (_row(builder, one, kind, of_line) for one in (lines, ends))
-                                rows = [builder.gep(row, [const(channel)]) for row in rows]
-                                put(p * CHANNELS + channel, _ranks_on_lines(builder, totals, *rows, width))
+                    with on_lines, builder.if_else(one_class) as (shared, of_class):
+                        # With the same pointers for all pixels, LLVM reads lines once
+                        for branch, classes_of in ((shared, [const(0)] * PIXELS), (of_class, [k for _, k in members])):
+                            with branch:
+                                for p, (kind, totals) in enumerate(zip(classes_of, sums, strict=True)):
+                                    rows = (_row(builder, one, kind, of_line) for one in (lines, ends))
+                                    rows = [builder.gep(row, [const(channel)]) for row in rows]
+                                    put(p * CHANNELS + channel, _ranks_on_lines(builder, totals, *rows, width))
                     with searched:
                         columns = [
                             [

@@ -19,7 +19,7 @@ def copy_windows(typingctx, codes, places, count, spans, unit, base, rows):
     Spans first .. last of int64 spans[n 3], a `RunSpan`, are (at, to, length) in units of `unit` bytes. Zeros follow
     each up to a multiple of 32 bytes, and up to 63 bytes after it are read. codes are uint8, places a `View` of
     int64, rows a `Rows` of uint8. As a loop over pixels around `copy_bytes` this took ten times as long as the
-    products of 64 channels, and a call for each 4 pixels twice as long as one for many.
+    products of 64 channels.
     """
     i64 = types.int64
     signature = types.void(codes, places, i64, spans, i64, i64, rows)

@@ -204,8 +204,8 @@ def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
     length, group_blocks = w.words.shape[2], w.words.shape[1] // w.groups
     stretches = -(-length // words_at_once(most, SHORT_STRETCH if matrix is None else STRETCH))
     apart = -(-length // stretches) * LANES * WORD
-    # Where all weights fit, they are expanded once for all bands: a 1x1 convolution of 24 to 144 channels at 56x56
-    # took 6 % longer with weights of a pair
+    # Where all weights fit, they are expanded once for all bands: a 1x1 convolution of 16 to 96 channels at 112x112
+    # took 8 % longer with weights of a pair
     at_hand = stretches == 1 and w.groups == 1 and group_blocks * apart <= EXPANDED
     weights = np.empty((group_blocks if at_hand else PAIR) * apart + WORD, np.uint8)
     weight, last_chunk = first_line(weights), -1

@@ -185,6 +185,12 @@ def writes_words(device: str, name: str, rows: int, channels: int, groups: int =
     return hasattr(model, "writes_words") and bool(model.writes_words(name, rows, channels, groups))
 
 
+@cache
+def most_rows(device: str) -> int:
+    """Return up to how many rows of int8 `byte_row_product` is faster than a product with weights laid out for it."""
+    return getattr(_costs(device), "MOST_ROWS", 0)
+
+
 def _costs(device: str) -> ModuleType:
     with no_fork:
         return import_module(f"quantarray.{device.partition(':')[0]}.costs")

@@ -82,7 +82,7 @@ def byte_row_product(
 ) -> None:
     """out float32[r, o] = (sum over k of codes[r, k] * value[o, k]) / scales[r], rounded once more before the division.
 
-    codes int8[r k], 1 to 4 rows, k up to 2**16, scales float32[r]; words [planes o ..], whose codes c are the values
+    codes int8[r k], k up to 2**16, scales float32[r]; words [planes o ..], whose codes c are the values
     by[o] (first + apart c) + offset[o], in float64; by and offset float32[o]. If by is empty, the values are integers,
     whose sum is exact; if offset is empty, it is 0. On the CPU only."""
 

@@ -56,6 +56,24 @@ def is_none(numbers):
 
 
 @inline
+def are_floats(numbers):
+    """True for constants that are stored as float32."""
+    return numbers.form == _FLOATS
+
+
+@inline
+def address_of(numbers):
+    """Return where the constants of the first output are, or their integers."""
+    return np.int64(numbers.values.ctypes.data if numbers.form == _FLOATS else numbers.integers.ctypes.data)
+
+
+@inline
+def size_of(numbers):
+    """Return the bytes of an output's constants, or of their integers, from one output to the next."""
+    return 4 * numbers.groups if numbers.form == _FLOATS else numbers.length
+
+
+@inline
 def scratch_of(numbers):
     """Count the float32 that `put_numbers` needs as scratch."""
     return numbers.blocks + numbers.groups + 2 * LANES

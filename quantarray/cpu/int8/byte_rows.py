@@ -1,4 +1,4 @@
-"""Products of one to four rows of int8 and packed weights, whose words are read once and laid out by nobody.
+"""Products of rows of int8 and packed weights, whose words are read once for each eight rows and laid out by nobody.
 
 Weights of one bit are looked up in tables (`bit_rows`), others become bytes (`group_rows`).
 """
@@ -12,10 +12,13 @@ from ..runtime.jit import inline
 from ..runtime.schedule import Kernel
 from .bit_rows import HAS_TABLES, OUTPUTS, WORDS, look_up_rows, make_tables, tables_of
 from .group_bytes import BYTES, LANES, place_in_group
-from .group_rows import SHORT, add_lanes, dot_byte_rows
+from .group_rows import MOST_ROWS, SHORT, add_lanes, dot_byte_rows
+from .tall_rows import HAS_TALL, TALL, dot_tall_rows
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _AT_ONCE = 512  # outputs: a multiple of LANES
+_VECTORS = 256  # of sums of a row that wait to be added, 16 KiB: a multiple of LANES
+_IN_CACHE = 1 << 15  # words, 256 KiB, that many rows meet
 _WORTH_TABLES = 1 << 12  # outputs
 _NOTHING = np.float32(0)  # that makes 0 of -0
 _UNIT, _WORDS = 32, 8  # elements of a lane in a block, and words of a plane there
@@ -25,19 +28,36 @@ def byte_row_product(codes, scales, words, first, apart, by, offset, out):
     """Multiply; words [planes outputs words] may be some rows of an array's."""
     if not out.size:
         return
-    rows, (planes, outputs, length) = len(codes), words.shape
-    settings = np.empty(rows, np.int64), scales, np.int64(first), np.int64(apart)
+    planes, outputs, length = words.shape
+    settings = np.int64(first), np.int64(apart)
     if not words[0].flags.c_contiguous:
         words = np.ascontiguousarray(words)
     looked_up, inside = 0, max(0, _inside(outputs, length))
-    if HAS_TABLES and rows == planes == 1 and length % WORDS == 0 and outputs >= _WORTH_TABLES:
+    if HAS_TABLES and len(codes) == planes == 1 and length % WORDS == 0 and outputs >= _WORTH_TABLES:
         looked_up = inside = outputs // OUTPUTS * OUTPUTS
     for begin, end, run in ((0, looked_up, _by_tables), (looked_up, inside, _by_bytes), (inside, outputs, _padded)):
-        if begin < end:
-            some = out if end - begin == outputs else np.empty((rows, end - begin), np.float32)
-            run(codes, words[:, begin:end], (*settings, by[begin:end], offset[begin:end], some))
-            if some is not out:
-                out[:, begin:end] = some
+        for some, height in _tiles(len(codes), length) if begin < end else ():
+            direct = end - begin == outputs
+            to = out[some] if direct else np.empty((some.stop - some.start, end - begin), np.float32)
+            totals = np.empty(len(to), np.int64)
+            run(
+                codes[some],
+                height,
+                words[:, begin:end],
+                (totals, scales[some], *settings, by[begin:end], offset[begin:end], to),
+            )
+            if not direct:
+                out[some, begin:end] = to
+
+
+def _tiles(rows, length):
+    """Yield (rows, how many at once) of which kernels take as many: all in tall tiles, but up to four at the end."""
+    rest = rows % TALL if rows % TALL <= MOST_ROWS else 0
+    tall = rows - rest if HAS_TALL and length not in SHORT else 0
+    if tall:
+        yield slice(0, tall), TALL
+    for row in range(tall, rows, MOST_ROWS):
+        yield slice(row, min(row + MOST_ROWS, rows)), 1
 
 
 def _together(length):
@@ -51,7 +71,7 @@ def _inside(outputs, length):
     return outputs // together * together if together > 1 or length >= _WORDS else outputs - -(-_WORDS // length) + 1
 
 
-def _by_tables(codes, words, values):
+def _by_tables(codes, height, words, values):
     tables = tables_of(words.shape[2])
     threads.run(make_tables, (codes, values[0], tables), 1, 1)
     tasks = words.shape[1] // OUTPUTS
@@ -59,40 +79,59 @@ def _by_tables(codes, words, values):
     threads.run(_look_up, arguments, tasks, threads.workers(codes.size * words.shape[1], _LEAST))
 
 
-def _by_bytes(codes, words, values):
+def _by_bytes(codes, height, words, values):
     (rows, k), (planes, outputs, length) = codes.shape, words.shape
-    blocks = -(-length // _WORDS)
-    x = empty_lines((rows, blocks * _WORDS * BYTES), np.dtype(np.int8))
-    threads.run(_order, (codes, length, values[0], x), rows, threads.workers(codes.size, _LEAST))
+    blocks, tiles = -(-length // _WORDS), -(-rows // height)
+    x = empty_lines((tiles, blocks * _WORDS * height * BYTES), np.dtype(np.int8))
+    threads.run(_order, (codes, length, height, values[0], x), tiles, threads.workers(codes.size, _LEAST))
     between, together = words.strides[0] // words.itemsize, _together(length)
-    arguments = x.reshape(-1), blocks, words[0].reshape(-1), between, planes, length, together, *values
-    threads.run(_count, arguments, outputs // together, threads.workers(rows * k * outputs, _LEAST))
+    of_words, workers = (words[0].reshape(-1), between, planes, length), threads.workers(rows * k * outputs, _LEAST)
+    if height == TALL:
+        threads.run(_count_tall, (x, *of_words, *values), outputs, workers)
+    else:
+        threads.run(_count, (x.reshape(-1), blocks, *of_words, together, *values), outputs // together, workers)
 
 
-def _padded(codes, words, values):
+def _padded(codes, height, words, values):
     """Multiply by a copy of words, with zeros up to a block of each output."""
     planes, outputs, length = words.shape
     padded = np.zeros((planes, outputs, max(length, _WORDS)), words.dtype)
     padded[:, :, :length] = words
-    _by_bytes(codes, padded, values)
+    _by_bytes(codes, height, padded, values)
 
 
 @Kernel
-def _order(codes, length, totals, x, first, last):
-    """Sum rows, and put their bytes in the order of `spread`, zeros in the last block for words of the one before."""
+def _order(codes, length, height, totals, x, first, last):
+    """Sum rows, and put their bytes in the order of `spread`, zeros in the last block for words of the one before.
+
+    Vectors of `height` rows are one after another, as rows that are a multiple of 4 KiB apart share lines of L1.
+    """
+    prefer_wide()
     blocks, period = -(-length // _WORDS), length * 64 if length in SHORT else _WORDS * 64
-    for row in range(first, last):
-        x[row], total = 0, np.int64(0)
-        for code in codes[row]:
-            total += code
-        totals[row] = total
-        for block in range(blocks):
-            begin, done = max(0, min(block * _WORDS, length - _WORDS)) * 64, block * _WORDS * 64
-            for lane in range(LANES):
-                at, start = block * _WORDS * BYTES + lane * 4, begin + lane * _UNIT % period
-                if start >= done:
-                    for element in range(min(_UNIT, codes.shape[1] - start)):
-                        x[row, at + place_in_group(_UNIT, element)] = codes[row, start + element]
+    for tile in range(first, last):
+        x[tile] = 0
+        for row in range(tile * height, min((tile + 1) * height, len(codes))):
+            totals[row] = codes[row].sum()
+            for block in range(blocks):
+                begin, done = max(0, min(block * _WORDS, length - _WORDS)) * 64, block * _WORDS * 64
+                at = (block * _WORDS * height + row % height) * BYTES
+                if begin == done and done + _WORDS * 64 <= codes.shape[1]:
+                    _transpose(codes[row, begin:], x[tile, at:], height * BYTES)
+                    continue
+                for lane in range(LANES):
+                    start = begin + lane * _UNIT % period
+                    if start >= done:
+                        for element in range(min(_UNIT, codes.shape[1] - start)):
+                            place = lane * 4 + place_in_group(_UNIT, element, height * BYTES)
+                            x[tile, at + place] = codes[row, start + element]
+
+
+@inline
+def _transpose(codes, to, apart):
+    """Put the 512 bytes of a block in the order of `spread`: byte v of each 8 into vector v."""
+    for v in range(np.uint64(_WORDS)):
+        for i in range(np.uint64(BYTES)):
+            to[v * np.uint64(apart) + i] = codes[i * np.uint64(_WORDS) + v]
 
 
 @Kernel
@@ -102,17 +141,31 @@ def _count(
     """Multiply the outputs of some blocks, or of some rows of more words, whose lanes of sums stay in a cache."""
     prefer_wide()
     rows, deep = len(totals), planes == 8
-    width = LANES // together if together > 1 else 1  # lanes of an output
-    lanes = np.empty((rows, _AT_ONCE * width), np.int32)
-    for at in range(first * together, last * together, _AT_ONCE):
-        end = min(at + _AT_ONCE, last * together)
+    width, at_once = LANES // together, _VECTORS * together  # lanes of an output, and outputs
+    lanes = np.empty((rows, _VECTORS * LANES), np.int32)
+    for at in range(first * together, last * together, at_once):
+        end = min(at + at_once, last * together)
         some = words[at * length :]
         dot_byte_rows(
-            x, rows, blocks, some, between, length, _AT_ONCE * width, planes, 0, end - at, deep, lanes.reshape(-1)
+            x, rows, blocks, some, between, length, _VECTORS * LANES, planes, 0, end - at, deep, lanes.reshape(-1)
         )
         for r in range(rows):
-            add_lanes(lanes.reshape(-1), r * _AT_ONCE * width, (end - at) // together, width)
-            _divide(lanes, r, at, end, totals, scales, lowest, apart, by, offset, out)
+            add_lanes(lanes.reshape(-1), r * _VECTORS * LANES, (end - at) // together, width)
+            _divide(lanes, r, 0, at, end, totals, scales, lowest, apart, by, offset, out)
+
+
+@Kernel
+def _count_tall(x, words, between, planes, length, totals, scales, lowest, apart, by, offset, out, first, last):
+    """Multiply some outputs and all tiles of rows: words of some outputs stay in L2 meanwhile."""
+    prefer_wide()
+    at_once = min(_AT_ONCE, max(TALL, _IN_CACHE // (planes * length)))
+    lanes = np.empty((TALL, at_once + 1), np.int32)
+    for at in range(first, last, at_once):
+        end, some = min(at + at_once, last), words[at * length :]
+        for tile in range(len(x)):
+            dot_tall_rows(x[tile], some, between, length, at_once + 1, planes, end - at, lanes.reshape(-1))
+            for r in range(min(TALL, len(out) - tile * TALL)):
+                _divide(lanes, r, tile * TALL, at, end, totals, scales, lowest, apart, by, offset, out)
 
 
 @Kernel
@@ -123,25 +176,26 @@ def _look_up(tables, words, length, totals, scales, lowest, apart, by, offset, o
     for at in range(first * OUTPUTS, last * OUTPUTS, _AT_ONCE):
         end = min(at + _AT_ONCE, last * OUTPUTS)
         look_up_rows(tables.reshape(-1), words, length, at, end, sums.reshape(-1))
-        _divide(sums, 0, at, end, totals, scales, lowest, apart, by, offset, out)
+        _divide(sums, 0, 0, at, end, totals, scales, lowest, apart, by, offset, out)
 
 
 @inline
-def _divide(sums, r, first, last, totals, scales, lowest, apart, by, offset, out):
-    """Make products of codes those of values, rounded as products are, and divide them by the scale of row r.
+def _divide(all_sums, r, above, first, last, totals, scales, lowest, apart, by, offset, out):
+    """Make products of codes those of values, rounded as products are, and divide them by the scale of row above + r.
 
     A quotient of two float32 is the same where it is rounded to float64 before.
     """
-    row, begin, scale, start = np.uint64(r), np.uint64(first), scales[r], lowest * totals[r]
+    row, begin, sums = np.uint64(above + r), np.uint64(first), all_sums[r]
+    scale, start = scales[row], lowest * totals[row]
     if by.size == 0:
         for o in range(begin, np.uint64(last)):
-            out[row, o] = np.float64(start + apart * sums[row, o - begin]) / np.float64(scale) + 0.0
+            out[row, o] = np.float64(start + apart * sums[o - begin]) / np.float64(scale) + 0.0
     elif offset.size == 0:
         for o in range(begin, np.uint64(last)):
-            exact = np.float64(start + apart * sums[row, o - begin])
+            exact = np.float64(start + apart * sums[o - begin])
             out[row, o] = np.float32(np.float64(by[o]) * exact + 0.0) / scale + _NOTHING
     else:
-        total = np.float64(totals[r])
+        total = np.float64(totals[row])
         for o in range(begin, np.uint64(last)):
-            exact, low = np.float64(start + apart * sums[row, o - begin]), np.float64(offset[o]) * total
+            exact, low = np.float64(start + apart * sums[o - begin]), np.float64(offset[o]) * total
             out[row, o] = np.float32(np.float64(by[o]) * exact + low + 0.0) / scale + _NOTHING

@@ -16,18 +16,21 @@ from ..runtime.jit import inline
 
 LANES = 16  # groups of a block
 BYTES = 4 * LANES  # of a vector
-AHEAD = 1 << 10  # bytes from what is read to what is asked for: planes are many short streams
+AHEAD = 1 << 13  # bytes from what is read to what is asked for: planes are many short streams
 _VECTOR, _PLANES = ir.VectorType(I32, LANES), (1, 2, 4, 8)
 _BYTES = ir.VectorType(ir.IntType(8), BYTES)
 _FIELDS = {"gfni", "avx512f"} <= FEATURES  # one instruction moves and masks bits
 
 
 @inline
-def place_in_group(unit, element):
-    """Return where in a block a group's element is, less 4 times the number of the group: see `spread`."""
+def place_in_group(unit, element, apart):
+    """Return where in a block a group's element is, less 4 times the number of the group: see `spread`.
+
+    Vectors are `apart` bytes apart.
+    """
     if unit == 32:
-        return element % 8 * BYTES + element // 8
-    return element % 4 * BYTES + element // 8 + element // 4 % 2 * 2
+        return element % 8 * apart + element // 8
+    return element % 4 * apart + element // 8 + element // 4 % 2 * 2
 
 
 @intrinsic
@@ -69,7 +72,7 @@ def _function(module, unit):
             at = builder.mul(block.index, const(unit // 4))
             places = [builder.gep(row, [at]) for row in rows]
             for place in places:
-                ask_for(builder, place, const(AHEAD), 1, 3)
+                ask_for(builder, place, const(AHEAD), 1, 2)
             lanes = [lanes_of_groups(builder, place, unit) for place in places]
             for v, value in enumerate(codes_of_lanes(builder, lanes, unit // 4)):
                 place = builder.mul(builder.add(at, const(v)), const(BYTES))

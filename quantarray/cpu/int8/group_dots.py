@@ -38,6 +38,7 @@ from .group_bytes import BYTES, LANES
 _WIDE = COUNTING == "avx512bw" or "avx512bw" in FEATURES  # an instruction set that is asked for has no features
 ROWS, COLUMNS = ((4, 2, 1), 4) if _WIDE else ((2, 1), 2)  # of tiles, whose sums are in registers
 INTEGERS, REALS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
+IN_HALVES = 8, 4, 2, 1  # lanes that `row_product` adds to others, in turn
 _UNROLLED = 4
 VNNI = "avx512vnni" in FEATURES
 _DOTS = dot_avx512bw if _WIDE else dot_avx2 if COUNTING == "avx2" or "avx2" in FEATURES else None
@@ -213,3 +214,23 @@ def add_dots(builder, total, weights, codes, deep):
             every = ir.Constant(INTEGERS, list(range(first, 2 * LANES, 2)))
             total = builder.add(total, builder.shuffle_vector(products, products, every))
     return total
+
+
+def sums_of(builder, vectors, sizes, add):
+    """Return a vector of the sums of the lanes of 16: pieces of so many lanes are added to their neighbours, in turn.
+
+    Shuffles in quarters of a register take half as long as others: see the order of pieces.
+    """
+    owners = [[i] * LANES for i in range(len(vectors))]
+    for size in sizes:
+        pieces = range(LANES // (2 * size))
+        turns = [(vector, piece) for first in pieces[::2] for vector in (0, 1) for piece in pieces[first : first + 2]]
+        places = [vector * LANES + 2 * size * piece for vector, piece in turns]
+        sides = [[place + side + lane for place in places for lane in range(size)] for side in (0, size)]
+        orders = [ir.Constant(INTEGERS, side) for side in sides]
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [add(*[builder.shuffle_vector(*pair, order) for order in orders]) for pair in pairs]
+        both = [first + second for first, second in zip(owners[::2], owners[1::2], strict=True)]
+        owners = [[lanes[i] for i in sides[0]] for lanes in both]
+    order = ir.Constant(INTEGERS, [owners[0].index(i) for i in range(LANES)])
+    return builder.shuffle_vector(vectors[0], vectors[0], order)

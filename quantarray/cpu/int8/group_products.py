@@ -9,19 +9,22 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.format import empty_lines
-from ..bits.constants import Numbers, is_none, numbers_of, put_numbers, scratch_of
+from ..bits.constants import Numbers, address_of, are_floats, is_none, numbers_of, put_numbers, scratch_of, size_of
 from ..runtime import threads
 from ..runtime.aligned import first_line
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, place_in_group, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
-from .group_rows import MOST_ROWS, dot_group_rows
+from .group_rows import MOST_ROWS, RowsOfConstants, RowsOfWords, dot_group_rows, fold_rows
+from .tall_rows import HAS_TALL, PAIR, TALL, TallRows, dot_tall_groups, fold_tall
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _FEW, _MANY = 4, 8  # outputs of a panel, of few rows and of more
 _PANEL = 1 << 14  # bytes of a panel
 _ROWS = 128  # that meet a panel, and whose sums are in L2
+_MOST_TALL = 32  # rows: 64 take 8.2 ms by panels, and 8.5 by tall tiles (4096x4096, 2 bits in groups of 64, Zen 4)
+_STRETCH = 32  # words of a row, whose codes of a tall tile fill half of L1
 _ALL = 1 << 30  # units with one constant, where there is one for all
 _WORDS = 8  # of a plane in the longest block
 
@@ -43,15 +46,18 @@ class Weights(NamedTuple):
 def group_product(codes, shares, starts, sums, words, low, step, apart, group, unit, out):
     if not out.size:
         return
-    blocks, vectors = -(-shares.shape[1] // LANES), unit // 4
-    x = ByteRows(
-        empty_lines((len(out), blocks * vectors * BYTES), np.dtype(np.int8)),
-        *(empty_lines((len(a), blocks * LANES), a.dtype) for a in (shares, starts, sums)),
-        blocks,
-    )
-    threads.run(_interleave, (codes, shares, starts, sums, unit, x), len(out), threads.workers(codes.size, _LEAST))
+    of_rows = codes, shares, starts, sums
     constants = numbers_of(low), numbers_of(step), group // unit if step.shape[1] > 1 else _ALL
     weights = Weights(words.reshape(-1), *words.shape, *constants, shares.shape[1], apart)
+    rows, tall = len(out), _tall_rows(len(out), apart)
+    if tall:
+        x = _ordered([a[:tall] for a in of_rows], unit, TALL)
+        chunks = -(-out.shape[1] // LANES)
+        workers = threads.workers(out[:tall].size * codes.shape[1], _LEAST)
+        threads.run(_multiply_tall, (x, weights, unit, chunks, out[:tall]), chunks * -(-tall // _ROWS), workers)
+    if tall == rows:
+        return
+    x, out = _ordered([a[tall:] for a in of_rows], unit, 1), out[tall:]
     workers = threads.workers(out.size * codes.shape[1], _LEAST)
     if len(out) <= MOST_ROWS:
         threads.run(_multiply_few, (x, weights, unit, out), out.shape[1], workers)
@@ -61,21 +67,46 @@ def group_product(codes, shares, starts, sums, words, low, step, apart, group, u
     threads.run(_multiply, (x, weights, unit, some, panels, out), panels * -(-len(out) // _ROWS), workers)
 
 
+def _tall_rows(rows, apart):
+    """Return how many rows tall tiles take: all, but up to four at the end; none of so many that a panel pays."""
+    rest = rows % TALL
+    tall = rows if rest > MOST_ROWS else rows - rest
+    return tall if HAS_TALL and apart in (1, 2) and tall <= _MOST_TALL else 0
+
+
+def _ordered(of_rows, unit, height):
+    """Put rows and their constants in the order of products, `height` rows side by side."""
+    codes, shares, starts, sums = of_rows
+    vectors, blocks, tiles = unit // 4, -(-shares.shape[1] // LANES), -(-len(codes) // height)
+    x = ByteRows(
+        empty_lines((tiles, blocks * vectors * height * BYTES), np.dtype(np.int8)),
+        *(empty_lines((len(a) and tiles, blocks * height * LANES), a.dtype) for a in (shares, starts, sums)),
+        blocks,
+    )
+    arguments = codes, shares, starts, sums, unit, height, x
+    threads.run(_interleave, arguments, tiles, threads.workers(codes.size, _LEAST))
+    return x
+
+
 @Kernel
-def _interleave(codes, shares, starts, sums, unit, x, first, last):
+def _interleave(codes, shares, starts, sums, unit, height, x, first, last):
+    """Put tiles of `height` rows in order: their vectors are one after another, zeros where rows and units end."""
     units, vectors = shares.shape[1], unit // 4
-    for row in range(first, last):
-        x.codes[row, units // LANES * vectors * BYTES :] = 0
-        x.shares[row, units:] = 0
-        x.starts[row, units:] = 0
-        for n in range(units):
-            x.shares[row, n], x.starts[row, n] = shares[row, n], starts[row, n]
-            at = n // LANES * vectors * BYTES + n % LANES * 4
-            for element in range(unit):
-                x.codes[row, at + place_in_group(unit, element)] = codes[row, n * unit + element]
-        if row < len(sums):
-            x.sums[row, units:] = 0
-            x.sums[row, :units] = sums[row]
+    for tile in range(first, last):
+        x.codes[tile], x.shares[tile], x.starts[tile] = 0, 0, 0
+        if tile < len(x.sums):
+            x.sums[tile] = 0
+        for row in range(tile * height, min((tile + 1) * height, len(codes))):
+            nth = row % height
+            for n in range(units):
+                place = (n // LANES * height + nth) * LANES + n % LANES
+                x.shares[tile, place], x.starts[tile, place] = shares[row, n], starts[row, n]
+                if row < len(sums):
+                    x.sums[tile, place] = sums[row, n]
+                at = (n // LANES * vectors * height + nth) * BYTES + n % LANES * 4
+                for element in range(unit):
+                    to = at + place_in_group(unit, element, height * BYTES)
+                    x.codes[tile, to] = codes[row, n * unit + element]
 
 
 @inner
@@ -119,26 +150,84 @@ def _multiply(x, w, unit, some, panels, out, first, last):
 @Kernel
 def _multiply_few(x, w, unit, out, first, last):
     rows, length, deep = out.shape[0], unit // 4, w.planes == 8
-    scales, scratch, without = (
-        empty_floats(x.blocks),
-        np.empty(max(scratch_of(w.step), scratch_of(w.low)), np.float32),
-        is_none(w.low),
-    )
-    lows = scales[:0] if without else empty_floats(x.blocks)
-    totals, ends = empty_floats(rows), np.zeros(w.planes * _WORDS, np.uint64)
-    whole, apart = min(x.blocks, w.length // length), w.outputs * w.length
-    for o in range(first, last):
+    scales, scratch = empty_floats(LANES * x.blocks), np.empty(max(scratch_of(w.step), scratch_of(w.low)), np.float32)
+    lows = scales[:0] if is_none(w.low) else empty_floats(LANES * x.blocks)
+    totals, ends = empty_floats((rows + 1) * LANES), np.zeros(LANES * w.planes * _WORDS, np.uint64)
+    whole, between = min(x.blocks, w.length // length), w.outputs * w.length
+    for o in range(first, last, LANES):
+        here = min(LANES, last - o)
         totals[:] = 0
-        _put_constants(w.step, o, w, 0, w.units, scratch, scales, 0, x.blocks)
-        if not without:
-            _put_constants(w.low, o, w, 0, w.units, scratch, lows, 0, x.blocks)
-        at = o * w.length
-        dot_group_rows(x, rows, 0, w.words, at, apart, w.planes, whole, unit, scales, lows, w.apart, deep, totals)
+        words = RowsOfWords(w.words, o * w.length, w.length, between, w.planes)
+        steps = _constants_of(w.step, o, here, w, scratch, scales, x.blocks)
+        of_lows = _constants_of(w.low, o, here, w, scratch, lows, x.blocks)
+        dot_group_rows(x, rows, 0, words, whole, unit, steps, of_lows, w.apart, deep, here, totals)
         if whole < x.blocks:
-            _copy_end(w, o, whole * length, length, ends)
-            dot_group_rows(x, rows, whole, ends, 0, _WORDS, w.planes, 1, unit, scales, lows, w.apart, deep, totals)
+            for c in range(here):
+                _copy_end(w, o + c, whole * length, length, ends, c * _WORDS, LANES * _WORDS)
+            words = RowsOfWords(ends, 0, _WORDS, LANES * _WORDS, w.planes)
+            dot_group_rows(x, rows, whole, words, 1, unit, steps, of_lows, w.apart, deep, here, totals)
         for r in range(rows):
-            out[r, o] = sum_of_lanes(totals, r * LANES)
+            if here == LANES:
+                fold_rows(totals, r * LANES, rows * LANES, out.reshape(-1), r * out.shape[1] + o)
+                continue
+            fold_rows(totals, r * LANES, rows * LANES, totals, rows * LANES * LANES)
+            for c in range(here):
+                out[r, o + c] = totals[rows * LANES * LANES + c]
+
+
+@inline
+def _constants_of(constants, o, outputs, w, scratch, to, blocks):
+    """View the constants of some outputs, where they are stored if these are theirs, or as put into `to`."""
+    size = size_of(constants)
+    stored = address_of(constants) + o * size
+    if is_none(constants):
+        return RowsOfConstants(np.int64(0), 0, stored, 0)
+    if are_floats(constants) and w.each == 1 and w.units == blocks * LANES:
+        return RowsOfConstants(stored, w.units, stored, size)
+    for c in range(outputs):
+        _put_constants(constants, o + c, w, 0, w.units, scratch, to, c * blocks * LANES, blocks)
+    return RowsOfConstants(np.int64(to.ctypes.data), blocks * LANES, stored, size)
+
+
+@Kernel
+def _multiply_tall(x, w, unit, chunks, out, first, last):
+    """Multiply tiles of rows: the codes of a stretch of one, and the words of some outputs, stay in L1 meanwhile."""
+    rows, outputs, length, stretch = out.shape[0], out.shape[1], unit // 4, _STRETCH // (unit // 4)
+    scales, scratch = empty_floats(LANES * x.blocks), np.empty(max(scratch_of(w.step), scratch_of(w.low)), np.float32)
+    lows = scales[:0] if is_none(w.low) else empty_floats(LANES * x.blocks)
+    totals, ends = empty_floats(LANES * TALL), np.zeros(LANES * w.planes * _WORDS, np.uint64)
+    view = TallRows(x.codes.reshape(-1), x.shares.reshape(-1), x.starts.reshape(-1), x.sums.reshape(-1), x.blocks)
+    whole, between, twice = w.length // length, w.outputs * w.length, w.apart == 2
+    words_of_ends = RowsOfWords(ends, 0, _WORDS, LANES * _WORDS, w.planes)
+    for task in range(first, last):
+        o, row = task % chunks * LANES, task // chunks * _ROWS
+        here = min(LANES, outputs - o)
+        steps = _constants_of(w.step, o, here, w, scratch, scales, x.blocks)
+        of_lows = _constants_of(w.low, o, here, w, scratch, lows, x.blocks)
+        for c in range(here if whole < x.blocks else 0):
+            _copy_end(w, o + c, whole * length, length, ends, c * _WORDS, LANES * _WORDS)
+        for tile in range(row // TALL, -(-min(row + _ROWS, rows) // TALL)):
+            totals[:] = 0
+            for begin in range(0, whole, stretch):
+                words = RowsOfWords(w.words, o * w.length + begin * length, w.length, between, w.planes)
+                some = min(stretch, whole - begin)
+                dot_tall_groups(view, tile, begin, words, some, unit, steps, of_lows, twice, here, totals)
+            if whole < x.blocks:
+                dot_tall_groups(view, tile, whole, words_of_ends, 1, unit, steps, of_lows, twice, here, totals)
+            for c in range(0, here, PAIR):
+                if c + 1 < here and tile * TALL + TALL <= rows:
+                    fold_tall(totals, c * TALL * LANES, out.reshape(-1), tile * TALL * outputs + o + c, outputs)
+                else:
+                    fold_tall(totals, c * TALL * LANES, totals, c * TALL * LANES, PAIR)
+                    _put_some(totals, c * TALL * LANES, tile * TALL, o + c, out)
+
+
+@inner
+def _put_some(sums, at, row, column, out):
+    """Put sums of a tall tile for those of its rows and outputs that there are."""
+    for r in range(min(TALL, out.shape[0] - row)):
+        for c in range(min(PAIR, out.shape[1] - column)):
+            out[row + r, column + c] = sums[at + r * PAIR + c]
 
 
 @inline
@@ -158,7 +247,7 @@ def _fill(w, o, begin, unit, ends, scratch, c, panel):
     at, to = o * w.length + begin * length, panel.at + c * panel.blocks * panel.vectors * BYTES
     spread(w.words, at, w.outputs * w.length, w.planes, whole, unit, panel.codes, to)
     if whole < panel.blocks:
-        _copy_end(w, o, (begin + whole) * length, length, ends)
+        _copy_end(w, o, (begin + whole) * length, length, ends, 0, _WORDS)
         spread(ends, 0, _WORDS, w.planes, 1, unit, panel.codes, to + whole * panel.vectors * BYTES)
     place, first = c * panel.blocks * LANES, begin * LANES
     last = min(w.units, first + panel.blocks * LANES)
@@ -168,12 +257,15 @@ def _fill(w, o, begin, unit, ends, scratch, c, panel):
 
 
 @inline
-def _copy_end(w, o, first, length, ends):
-    """Write the words from `first` on of a block that is longer than the row, with zeros after it."""
+def _copy_end(w, o, first, length, ends, to, between):
+    """Write the words from `first` on of a block that is longer than the row, with zeros after it, to ends[to ..].
+
+    Planes are `between` words apart there.
+    """
     for plane in range(w.planes):
         for i in range(length):
             inside = first + i < w.length
-            ends[plane * _WORDS + i] = (
+            ends[to + plane * between + i] = (
                 w.words[(plane * w.outputs + o) * w.length + first + i] if inside else np.uint64(0)
             )
 

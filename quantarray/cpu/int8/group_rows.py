@@ -4,8 +4,11 @@ A panel of bytes is worth its writes and reads where more rows meet it. With con
 `group_dots`; without, they are integers.
 """
 
+from functools import partial
 from itertools import product
+from typing import NamedTuple
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -13,42 +16,62 @@ from numba.extending import intrinsic
 
 from ..float32.product_tile import add_product
 from ..llvm.masks import ask_for
-from ..llvm.vectors import F32, I8, I32, I64, const, lanes_of, own_function, place_of, pointer, slot_of
+from ..llvm.vectors import F32, I8, I32, I64, const, own_function, place_of, pointer, slot_of
 from ..llvm.views import flat
 from .group_bytes import AHEAD, BYTES, LANES, codes_of_lanes, lanes_of_groups, raised_codes_of_lanes
-from .group_dots import INTEGERS, REALS, VNNI, add_dots, add_groups, factor
+from .group_dots import IN_HALVES, INTEGERS, REALS, VNNI, add_dots, add_groups, factor, sums_of
 
 MOST_ROWS = 4
 SHORT = 1, 2, 4  # words of rows of which a block of `dot_byte_rows` has several
 _PLANES = 8
 
 
-@intrinsic
-def dot_group_rows(
-    typingctx, x, rows, begin, words, at, between, planes, blocks, unit, scales, lows, apart, deep, totals
-):
-    """totals[16 r + i] += the products of row r of `ByteRows` and the packed weights of an output, r < rows.
+class RowsOfWords(NamedTuple):
+    """A view of packed weights, flat: each output has `length` words of a plane, planes are `between` words apart."""
 
-    In `blocks` blocks of a row, from block `begin` on: sum i has groups i, i + 16, .. as `group_product` adds them. The
-    planes of the weights are `between` words apart, the first from words[at] on; scales and lows float32 have one for
-    each unit of the row. rows is 1 to MOST_ROWS; deep says that codes may be more than 127.
+    words: np.ndarray
+    at: int
+    length: int
+    between: int
+    planes: int
+
+
+class RowsOfConstants(NamedTuple):
+    """A view of float32 constants at an address, those of outputs `apart` from each other; or none, at 0.
+
+    They were computed from, or are, `size` bytes of each output from the address `stored` on.
+    """
+
+    place: int
+    apart: int
+    stored: int
+    size: int
+
+
+@intrinsic
+def dot_group_rows(typingctx, x, rows, begin, w, blocks, unit, scales, lows, apart, deep, outputs, totals):
+    """totals[16 (rows o + r) + i] += the products of row r of `ByteRows` and output o of packed weights, r < rows.
+
+    Of `RowsOfWords`, in `blocks` blocks of a row, from block `begin` of x and of `RowsOfConstants` on, of which lows
+    may be none: sum i has groups i, i + 16, .. as `group_product` adds them. rows is 1 to MOST_ROWS; deep says that
+    codes may be more than 127.
     """
     i64 = types.int64
-    signature = types.void(x, i64, i64, words, i64, i64, i64, i64, i64, scales, lows, i64, types.boolean, totals)
+    signature = types.void(x, i64, i64, w, i64, i64, scales, lows, i64, types.boolean, i64, totals)
 
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
-        rows, begin = args[5:7]
-        at, between, planes, blocks, unit = args[8:13]
-        apart, deep = args[15:17]
+        x_blocks, rows, begin, _, at, length, between, planes, blocks, unit = args[4:14]
+        scales, lows = args[14:18], args[18:22]
+        apart, deep, outputs = args[22:25]
         wide, narrow = builder.mul(builder.lshr(unit, const(2)), const(BYTES)), const(LANES)
         x = pointer(context, builder, signature, args, 0, builder.mul(begin, wide))
         of_rows = [pointer(context, builder, signature, args, i, builder.mul(begin, narrow)) for i in (1, 2, 3)]
-        w = pointer(context, builder, signature, args, 7, at)
-        constants = [pointer(context, builder, signature, args, i, builder.mul(begin, narrow)) for i in (13, 14)]
-        size = context.make_array(signature.args[14])(context, builder, args[14]).nitems
-        target = pointer(context, builder, signature, args, 17)
-        operands = [x, *of_rows, args[4], w, between, *constants, size, blocks, apart, target]
+        words, target = (pointer(context, builder, signature, args, i, first) for i, first in ((7, at), (25, None)))
+        skipped = builder.mul(begin, const(LANES))
+        operands = [
+            x, *of_rows, x_blocks, words, length, between, skipped, *scales, *lows, blocks, apart, outputs, target
+        ]  # fmt: skip
         _call(builder, _function, (16, 32), (rows, unit, planes, deep), operands)
         return context.get_dummy_value()
 
@@ -56,8 +79,23 @@ def dot_group_rows(
 
 
 @intrinsic
+def fold_rows(typingctx, totals, at, apart, out, to):
+    """out[to + n] = sum of totals[at + n apart ..], 16 lanes each, n < 16, in the order of `row_product`."""
+    i64 = types.int64
+    signature = types.void(totals, i64, i64, out, i64)
+
+    def codegen(context, builder, signature, args):
+        data, target = (pointer(context, builder, signature, args, i, args[j]) for i, j in ((0, 1), (3, 4)))
+        builder.call(_folding(builder.module), [data, args[2], target])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
 def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, apart, planes, first, last, deep, out):
-    """out[r apart + o - first] = sum of products of row r of x and the packed weights of output o, first <= o < last.
+    """out[r apart + 16 (o - first) + i] = parts, i < 16, of the sum of products of row r of x and the packed weights of
+    output o, first <= o < last.
 
     Planes are `between` words apart, the first from words[0] on, and have a row of `length` words for each output.
     Block b of x int8[rows blocks 8 64] has the bytes for the 8 words from 8 b on, the last block for the last 8 words,
@@ -84,13 +122,13 @@ def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, apart, pla
 def add_lanes(typingctx, lanes, at, vectors, width):
     """Put the sums of each `width` lanes of so many vectors from lanes[at] on one after another, from there on.
 
-    int32, width 2, 4 or 8; so many vectors are read at once, which the array must have room for.
+    int32, width 2, 4, 8 or 16; so many vectors are read at once, which the array must have room for.
     """
     signature = types.void(lanes, types.int64, types.int64, types.int64)
 
     def codegen(context, builder, signature, args):
         data, count = pointer(context, builder, signature, args, 0, args[1]), args[2]
-        for width in (2, 4, 8):
+        for width in (2, 4, 8, 16):
             steps = builder.udiv(builder.add(count, const(width - 1)), const(width))
             with builder.if_then(builder.icmp_signed("==", args[3], const(width))):
                 with cgutils.for_range(builder, steps) as step:
@@ -113,20 +151,30 @@ def _pairs(builder, first, second):
 
 
 def _call(builder, function_of, units, form, operands):
-    """Call function_of(module, rows, unit, planes, deep) for the form of rows, unit, planes, deep that is passed."""
+    """Call function_of(rows, unit, planes, deep, module) for the form of rows, unit, planes, deep that is passed."""
     rows, unit, planes, deep = form
     number = builder.add(builder.shl(unit, const(4)), builder.add(planes, builder.shl(rows, const(10))))
     if not VNNI:
-        number = builder.add(number, builder.shl(builder.zext(deep, I64), const(12)))
+        number = builder.add(number, builder.shl(builder.zext(deep, I64), const(13)))
+    heights, counts = range(1, MOST_ROWS + 1), range(1, _PLANES + 1)
+    forms = product((False, True) if not VNNI else (False,), heights, units, counts)
+    cases = {
+        (many << 13) + (height << 10) + (width << 4) + count: partial(function_of, height, width, count, many)
+        for many, height, width, count in forms
+    }
+    call_one(builder, number, cases, operands)
+
+
+def call_one(builder, number, cases, operands):
+    """Call cases[number](module), of functions, with the operands: the number is known when the kernel runs."""
     after = builder.append_basic_block()
     choice = builder.switch(number, after)
-    for many, height, width in product((False, True) if not VNNI else (False,), range(1, MOST_ROWS + 1), units):
-        for count in range(1, _PLANES + 1):
-            block = builder.append_basic_block()
-            choice.add_case(const((many << 12) + (height << 10) + (width << 4) + count), block)
-            builder.position_at_end(block)
-            builder.call(function_of(builder.module, height, width, count, many), operands)
-            builder.branch(after)
+    for case, function_of in cases.items():
+        block = builder.append_basic_block()
+        choice.add_case(const(case), block)
+        builder.position_at_end(block)
+        builder.call(function_of(builder.module), operands)
+        builder.branch(after)
     builder.position_at_end(after)
 
 
@@ -137,7 +185,7 @@ def _products(builder, x, of_rows, block, places, unit, deep):
     """
     vectors, sums, last = unit // 4, [INTEGERS(None) for _ in of_rows], 0
     for place in places:
-        ask_for(builder, place, const(AHEAD), 1, 3)
+        ask_for(builder, place, const(AHEAD), 1, 2)
     lanes = [lanes_of_groups(builder, place, unit) for place in places]
     for v, codes, place in _codes(builder, lanes, vectors, len(of_rows)):
         for r, before in enumerate(of_rows):
@@ -161,11 +209,11 @@ def _codes(builder, lanes, vectors, rows):
         yield from ((v, codes, 0) for v, codes in enumerate(codes_of_lanes(builder, lanes, vectors)))
 
 
-def _planes_of(builder, words, between, planes):
+def planes_of(builder, words, between, planes):
     return [builder.gep(words, [builder.mul(between, const(plane))]) for plane in range(planes)]
 
 
-def _counting(module, rows, unit, planes, deep):
+def _counting(rows, unit, planes, deep, module):
     """Build the loops over outputs and blocks of `dot_byte_rows`."""
     name = f"quantarray.dot_byte_rows.{rows}.{planes}.{int(deep)}"
     if name in module.globals:
@@ -174,7 +222,7 @@ def _counting(module, rows, unit, planes, deep):
     function = own_function(module, name, [I8.as_pointer(), I64, word, I64, I64, I64, I64, I64, lane])
     builder = ir.IRBuilder(function.append_basic_block())
     x, blocks, words, between, length, apart, first, last, out = function.args
-    of_planes = _planes_of(builder, words, between, planes)
+    of_planes = planes_of(builder, words, between, planes)
     of_rows = [builder.mul(blocks, const(r)) for r in range(rows)]
     end = builder.sub(length, const(unit // 4))  # where the last block begins
     end = builder.select(builder.icmp_signed("<", end, const(0)), const(0), end)
@@ -192,59 +240,78 @@ def _counting(module, rows, unit, planes, deep):
             sums = _products(builder, x, of_rows, block.index, places, unit, deep)
             for slot, total in zip(slots, sums, strict=True):
                 builder.store(builder.add(builder.load(slot), total), slot)
+        at = builder.mul(number, const(LANES))
         for r, slot in enumerate(slots):
-            vector, to = builder.load(slot), builder.gep(out, [builder.mul(apart, const(r))])
-            with builder.if_else(builder.icmp_signed("==", at_once, const(1))) as (one, several):
-                with one:
-                    builder.store(_sum_of(builder, vector), builder.gep(to, [number]))
-                with several:
-                    at = builder.mul(number, const(LANES))
-                    builder.store(vector, place_of(builder, to, at, INTEGERS), align=4)
+            to = builder.gep(out, [builder.mul(apart, const(r))])
+            builder.store(builder.load(slot), place_of(builder, to, at, INTEGERS), align=4)
     builder.ret_void()
     return function
 
 
-def _sum_of(builder, vector):
-    count = LANES // 2
-    while count:
-        vector = builder.add(lanes_of(builder, vector, 0, count), lanes_of(builder, vector, count, count))
-        count //= 2
-    return builder.extract_element(vector, ir.Constant(I32, 0))
-
-
-def _function(module, rows, unit, planes, deep):
-    """Build the loop over blocks for so many rows and planes, of groups of `unit` elements."""
+def _function(rows, unit, planes, deep, module):
+    """Build the loops over outputs and blocks for so many rows and planes, of groups of `unit` elements."""
     name = f"quantarray.dot_group_rows.{rows}.{unit}.{planes}.{int(deep)}"
     if name in module.globals:
         return module.globals[name]
     byte, real, word = I8.as_pointer(), F32.as_pointer(), I64.as_pointer()
-    function = own_function(module, name, [byte, real, real, real, I64, word, I64, real, real, I64, I64, I64, real])
+    kinds = [byte, real, real, real, I64, word, *[I64] * 14, real]
+    function = own_function(module, name, kinds)
     builder = ir.IRBuilder(function.append_basic_block())
-    x, shares, starts, sums, row_blocks, words, between, scales, lows, size, blocks, apart, totals = function.args
-    times, of_planes = factor(builder, apart), _planes_of(builder, words, between, planes)
+    x, shares, starts, sums, row_blocks, words, length, between, skipped, *rest = function.args
+    (scales_at, next_scales, *source), (lows_at, next_lows, *other) = rest[:4], rest[4:8]
+    sources = source, other
+    sizes = [builder.udiv(size, row_blocks) for _, size in sources]  # bytes of a block
+    blocks, apart, outputs, totals = rest[8:]
+    scales, lows = (builder.inttoptr(place, real) for place in (scales_at, lows_at))
+    times, of_planes = factor(builder, apart), planes_of(builder, words, between, planes)
     of_rows = [builder.mul(row_blocks, const(r)) for r in range(rows)]
-    results = [place_of(builder, totals, r * LANES, REALS) for r in range(rows)]
+    offset = builder.icmp_signed("!=", lows_at, const(0))
+    with cgutils.for_range(builder, outputs) as output:
+        o = output.index
+        row = builder.mul(o, length)
+        first_scale, first_low = (builder.add(skipped, builder.mul(o, step)) for step in (next_scales, next_lows))
+        first = builder.mul(o, const(rows * LANES))
+        results = [place_of(builder, totals, builder.add(first, const(r * LANES)), REALS) for r in range(rows)]
+        slots = [slot_of(builder, builder.load(place, align=4)) for place in results]
+        stored = [
+            (builder.inttoptr(builder.add(address, builder.mul(o, size)), byte), of_blocks)
+            for (address, size), of_blocks in zip(sources, sizes, strict=True)
+        ]
+        with cgutils.for_range(builder, blocks) as block:
 
-    def load(data, before):
-        place = builder.mul(builder.add(before, block.index), const(LANES))
-        return builder.load(place_of(builder, data, place, REALS), align=4)
+            def of_block(data, before, block=block):
+                place = builder.add(before, builder.mul(block.index, const(LANES)))
+                return builder.load(place_of(builder, data, place, REALS), align=4)
 
-    slots = [slot_of(builder, builder.load(place, align=4)) for place in results]
-    offset = builder.icmp_signed("!=", size, const(0))
-    with cgutils.for_range(builder, blocks) as block:
-        at = builder.mul(block.index, const(unit // 4))
-        places = [builder.gep(plane, [at]) for plane in of_planes]
-        dots = _products(builder, x, of_rows, block.index, places, unit, deep)
-        step = load(scales, const(0))
-        for r, before in enumerate(of_rows):
-            total = builder.load(slots[r])
-            total = add_groups(builder, total, dots[r], times, load(starts, before), step, load(shares, before))
-            builder.store(total, slots[r])
-        with builder.if_then(offset):
-            low = load(lows, const(0))
-            for r, before in enumerate(of_rows):
-                builder.store(add_product(builder, low, load(sums, before), builder.load(slots[r])), slots[r])
-    for slot, place in zip(slots, results, strict=True):
-        builder.store(builder.load(slot), place, align=4)
+            at = builder.add(row, builder.mul(block.index, const(unit // 4)))
+            places = [builder.gep(plane, [at]) for plane in of_planes]
+            dots = _products(builder, x, of_rows, block.index, places, unit, deep)
+            for first, size in stored:
+                ask_for(builder, builder.gep(first, [builder.mul(block.index, size)]), const(AHEAD), 1, 2)
+            step, constants = of_block(scales, first_scale), [builder.mul(before, const(LANES)) for before in of_rows]
+            for slot, dot, before in zip(slots, dots, constants, strict=True):
+                start, share = of_block(starts, before), of_block(shares, before)
+                builder.store(add_groups(builder, builder.load(slot), dot, times, start, step, share), slot)
+            with builder.if_then(offset):
+                low = of_block(lows, first_low)
+                for slot, before in zip(slots, constants, strict=True):
+                    builder.store(add_product(builder, low, of_block(sums, before), builder.load(slot)), slot)
+        for slot, place in zip(slots, results, strict=True):
+            builder.store(builder.load(slot), place, align=4)
+    builder.ret_void()
+    return function
+
+
+def _folding(module):
+    """Build `fold_rows`."""
+    name = "quantarray.fold_rows"
+    if name in module.globals:
+        return module.globals[name]
+    function = own_function(module, name, [F32.as_pointer(), I64, F32.as_pointer()])
+    builder = ir.IRBuilder(function.append_basic_block())
+    data, apart, out = function.args
+    places = [place_of(builder, data, builder.mul(apart, const(n)), REALS) for n in range(LANES)]
+    sums = sums_of(builder, [builder.load(place, align=4) for place in places], IN_HALVES, builder.fadd)
+    builder.store(sums, place_of(builder, out, 0, REALS), align=4)
     builder.ret_void()
     return function

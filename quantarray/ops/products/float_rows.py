@@ -17,7 +17,17 @@ from ...arrays import bfloat16, checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_on_gpu
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import common_device, contiguous, device_of, empty, has_kernel, kernel, namespace, to_host
+from ...backends.registry import (
+    common_device,
+    contiguous,
+    device_of,
+    empty,
+    has_kernel,
+    kernel,
+    most_rows,
+    namespace,
+    to_host,
+)
 from ...core.code_values import constant_dims
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS
@@ -30,7 +40,7 @@ _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as
 TINY = np.float32(1e-36)  # 127 / it is a float32
 _SMALL = 16, 32  # elements of groups that are shorter than a word
 _MOST_BYTE = 255
-FEW, _LONGEST = 4, 1 << 16  # rows and elements of a row that `byte_row_product` takes
+_LONGEST = 1 << 16  # elements of a row that `byte_row_product` takes
 _FAR = 1 << 11  # 32 products of int8 and levels that are nearer to 0 have a sum that float32 is exact for
 _FLOATS = "float16", "float32", "bfloat16"
 # Forms of a product
@@ -123,7 +133,7 @@ def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> 
         return GROUPS
     if w.dtype.kind == "table" or w.group is not None:  # integers by tables, or by each group, took 1000 times as long
         return ROUNDED
-    few = quantize_x == "row" and rows <= FEW and has_kernel(device, "byte_row_product")
+    few = quantize_x == "row" and rows <= most_rows(device)
     return WORDS if few and is_in_place(w) else INTEGERS
 
 
@@ -254,25 +264,23 @@ def is_in_place(w: QuantArray) -> bool:
 
 
 def by_words(codes: Array, scale: Array, w: QuantArray) -> Array:
-    """Compute what `by_codes` does from the words of w, if it `is_in_place`: no layout of them is held.
-
-    The words are read again for each FEW rows.
-    """
-    y = np.empty((len(codes), w.shape[0]), np.float32)
+    """Compute what `by_codes` does from the words of w, if it `is_in_place`: no layout of them is held."""
     outputs, stored = w.shape[0], w.constants
-    constants = (
-        np.empty(0, np.float32)
-        if a is None
-        else contiguous(a.reshape(-1) if a.size == outputs else np.broadcast_to(a.reshape(-1), outputs))
-        for a in (stored.scale, stored.offset)
-    )
+    y = np.empty((len(codes), outputs), np.float32)
+    constants = (_of_outputs(a, outputs) for a in (stored.scale, stored.offset))
     first, apart = w.dtype._term_rows[0, 2:].tolist()
-    operands = w.words.reshape(w.bits, outputs, w.words.shape[-1]), first, apart, *constants
-    scales = scale.reshape(-1)
-    for row in range(0, len(codes), FEW):
-        some = slice(row, row + FEW)
-        kernel("cpu", "byte_row_product")(codes[some], scales[some], *operands, y[some])
+    words = w.words.reshape(w.bits, outputs, w.words.shape[-1])
+    kernel("cpu", "byte_row_product")(codes, scale.reshape(-1), words, first, apart, *constants, y)
     return y
+
+
+def _of_outputs(constants: Array | None, outputs: int) -> Array:
+    """Return a constant for each output, or none."""
+    if constants is None:
+        return np.empty(0, np.float32)
+    if constants.size != outputs:
+        return np.full(outputs, constants.item(), np.float32)  # to broadcast and copy took 3 us more
+    return contiguous(constants.reshape(-1))
 
 
 def by_codes(

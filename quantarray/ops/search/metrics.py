@@ -39,7 +39,7 @@ DISTANCES, SETS, PRODUCTS = ("hamming", "l2"), ("jaccard", "dice", "tversky"), (
 METRICS = ("hamming", *SETS, *PRODUCTS)
 ALIASES = {"tanimoto": "jaccard"}
 _TVERSKY = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5)}  # alpha and beta; all sums are exact
-_FEW = 16  # queries that meet the words of rows, which are read again for each `float_rows.FEW`
+_FEW = 16  # queries that meet the words of rows, whose codes are made again for each eight or four
 
 
 class Metric(NamedTuple):

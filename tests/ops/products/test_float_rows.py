@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import channels, laws, samples, seeds
 
 import quantarray as qa
-from quantarray.backends.registry import kernel
+from quantarray.backends.registry import kernel, most_rows
 
 GROUPS = None, 1, 5, 16, 32, 48, 64
 RNG = np.random.default_rng(0)
@@ -168,16 +168,24 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("rows", [1, 2, 3, 4])
 @pytest.mark.parametrize("outputs", [1, 2, 9, 15, 40])
 @pytest.mark.parametrize("k", [1, 64, 65, 130, 192, 256, 448, 449, 512, 513, 1100])
-def test_few_rows_from_words(form, rows, k, outputs):
-    """Up to 4 rows have a kernel of their own, and the same results as those rows among more."""
+def test_few_rows_from_words(form, k, outputs):
+    """Few rows have a kernel of their own, some by four or eight, and the same results as those rows among more."""
     w = FORMS[form](RNG.integers(0, 256, (outputs, k), dtype=np.uint8))
-    x = RNG.normal(size=(5, k)).astype(np.float32)
+    x = RNG.normal(size=(most_rows("cpu") + 4, k)).astype(np.float32)
     for part in (w, w[outputs // 3 :], w[::2]):
-        y = qa.linear(x[:rows], part, quantize_x="row")
-        np.testing.assert_array_equal(y, qa.linear(x, part, quantize_x="row")[:rows])
+        expected = qa.linear(x, part, quantize_x="row")
+        for rows in range(1, most_rows("cpu") + 1):
+            np.testing.assert_array_equal(qa.linear(x[:rows], part, quantize_x="row"), expected[:rows])
+
+
+def test_words_that_leave_the_cache():
+    """Rows meet some outputs after others, where the words of all are more than a cache holds."""
+    w = FORMS["bytes"](RNG.integers(0, 256, (1100, 1100), dtype=np.uint8))
+    x = RNG.normal(size=(most_rows("cpu") + 4, 1100)).astype(np.float32)
+    y = qa.linear(x[: most_rows("cpu")], w, quantize_x="row")
+    np.testing.assert_array_equal(y, qa.linear(x, w, quantize_x="row")[: len(y)])
 
 
 @pytest.mark.parametrize("form", ["two apart", "scaled bits"])
@@ -186,7 +194,7 @@ def test_few_rows_from_words(form, rows, k, outputs):
 def test_bits_that_are_looked_up(form, outputs, k):
     """One row by many outputs of one bit, also where they fill no block of 32 and no 4 words."""
     w = FORMS[form](RNG.integers(0, 2, (outputs, k), dtype=np.uint8))
-    x = RNG.normal(size=(5, k)).astype(np.float32)
+    x = RNG.normal(size=(20, k)).astype(np.float32)
     for part in (w, w[::2], w[1:]):
         y = qa.linear(x[:1], part, quantize_x="row")
         np.testing.assert_array_equal(y, qa.linear(x, part, quantize_x="row")[:1])
@@ -204,15 +212,16 @@ def test_the_largest_sums_of_bits(code):
 
 
 @pytest.mark.parametrize("k", [2**16, 2**16 + 1])
-def test_few_rows_at_the_bound_of_sums(k):
+@pytest.mark.parametrize("rows", [1, 8])
+def test_few_rows_at_the_bound_of_sums(k, rows):
     w = qa.from_codes(np.full((2, k), 255, np.uint8), qa.uint8)
-    for x in (np.ones((1, k), np.float32), -np.ones((1, k), np.float32)):
+    for x in (np.ones((rows, k), np.float32), -np.ones((rows, k), np.float32)):
         np.testing.assert_array_equal(qa.linear(x, w, quantize_x="row"), x[:, :1] * np.float32([[255 * k, 255 * k]]))
 
 
 def test_few_rows_lay_nothing_out():
     w = qa.from_codes(RNG.integers(0, 3, (64, 2048), dtype=np.uint8), qa.ternary)
-    qa.linear(RNG.normal(size=(4, 2048)).astype(np.float32), w, quantize_x="row")
+    qa.linear(RNG.normal(size=(most_rows("cpu"), 2048)).astype(np.float32), w, quantize_x="row")
     assert w.nbytes_cached == 0
 
 
@@ -222,11 +231,11 @@ SCHEMES = {
 }
 
 
-@given(st.data(), st.integers(1, 8), st.integers(1, 9), st.sampled_from([1, 2, 15, 17, 40]), seeds())
+@given(st.data(), st.integers(1, 8), st.integers(1, 21), st.sampled_from([1, 2, 15, 17, 40]), seeds())
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_rows_in_groups(scheme, data, bits, rows, outputs, seed):
     """Groups of x and of w of 16, 32 and more, rows that end within a word, and one scale for all."""
-    rng, k = np.random.default_rng(seed), data.draw(st.sampled_from([1, 15, 33, 64, 100, 127, 200, 448, 1100]))
+    rng, k = np.random.default_rng(seed), data.draw(st.sampled_from([1, 15, 33, 64, 100, 127, 200, 448, 1100, 2600]))
     x, base = (rng.normal(size=(n, k)).astype(np.float32) for n in (rows, outputs))
     group = data.draw(st.sampled_from([None, 16, 32, 64, 128, 192, 256, 512]))
     w = qa.quantize(base, SCHEMES[scheme](bits), **({} if group is None else {"group": group}))
@@ -254,11 +263,12 @@ def test_many_rows_in_groups(rows, outputs, threads):
 
 @pytest.mark.parametrize("run", [16, 32, 64])
 def test_plain_integers_in_groups(run):
-    """Ternary weights without a scale, with zero rows, and bipolar ones, whose levels are two apart."""
-    x = X.copy()
+    """Levels that are one, two, and more apart, with and without sign, and zero rows."""
+    x = np.concatenate([X, X[::-1], -X[:1]])
     x[1] = 0
-    for w in (W, qa.from_codes(W.codes() % 2, qa.bipolar)):
-        for rows in (x, x[:2]):
+    for levels in ((-1, 0, 1), (-1, 1), (-3, -1, 1, 3), (1, 3, 5, 7, 9), range(0, 256, 2), range(-9, 30, 3), range(8)):
+        w = qa.encode(np.array(levels)[RNG.integers(0, len(levels), (35, 200))], tuple(levels))
+        for rows in (x, x[:2], x[:5], x[:8]):
             np.testing.assert_array_equal(qa.linear(rows, w, quantize_x=run), in_groups(rows, w, run))
 
 

@@ -416,8 +416,8 @@ finish = Finish(array(2, whole), array(2, reals), array(1, reals), limits, flip,
 frame = Frame(array(2), array(1), array(2), array(1), *[1] * 11)
 given = x, array(2, whole), array(3, words)
 for kernel, where, *more in (
-    (dot._dot_range, plan, None, None),
-    (dot._dot_range, plan, dot_amx.Tiles(), None),
+    (dot._dot_range, plan, None, None, None),
+    (dot._dot_range, plan, dot_amx.Tiles(), None, None),
     (framed._framed_range, frame, dot_amx.Tiles()),
 ):
     signature = tuple(map(typeof, (Prepared(w, where, finish), *more, array(2), *given, 0, 1)))

@@ -5,15 +5,16 @@ from functools import partial
 import numpy as np
 
 from ..epilogue.finish import Lanes, flips_and_lanes, store, target
-from ..epilogue.strips import put_strip_by_lines, single_lines
+from ..epilogue.ranks import NEAR
+from ..epilogue.strips import ends_of_lines, put_strip_by_lines, single_lines
 from ..int8.expand import bring_codes
 from ..llvm.vectors import LANES
-from ..llvm.views import Limits, Rows, View
+from ..llvm.views import ByteLines, Checks, Limits, Rows, View
 from ..runtime import threads
 from ..runtime.aligned import first_line
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
-from .lane_products import row_codes, row_sums
+from .lane_products import row_bytes, row_codes, row_sums
 from .pairs import CHANNELS, PAIRS, pair_pixels
 
 _NO_VALUES, _NO_WORDS = np.empty((0, 0), np.int32), np.empty((0, 0, 0), np.uint64)
@@ -79,6 +80,9 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
     lanes, no_extra = np.empty((columns, CHANNELS), np.int32), np.zeros(LANES, np.int32)
     singles = single_lines(to.lines)
     by_lines = not dense and copies == 1 and to.plain and singles.size > 0
+    corrected = by_lines and unit == words.shape[0] == 1 and singles.shape[0] == NEAR  # codes as bytes, on such lines
+    ends = ends_of_lines(singles, finish.flip, to.thresholds.shape[0], w.channels, corrected)
+    lines, corrected = ByteLines(singles, ends), corrected and ends.size > 0
     apart = words.shape[2]
     while row < end:
         image, top = row // rows, row % rows
@@ -91,6 +95,15 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
                 weight = copy * w.values.shape[1] * w.values.shape[2] + word * PAIRS
                 done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
                 taps = _see(w, plan, i, begins, seen)
+                if corrected:
+                    one = flips_and_lanes(to.flip, Lanes(lane, 0, min(LANES, channels), 1))
+                    other = flips_and_lanes(to.flip, Lanes(lane + LANES, 0, max(0, channels - LANES), 1))
+                    checks = Checks(to.thresholds, lane, one[0], one[1], other[0], other[1])
+                    row_bytes(
+                        pairs, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns, extra,
+                        lane, lines, checks, words, into,
+                    )  # fmt: skip
+                    continue
                 whole = dense and copies == 1 and channels == CHANNELS  # and may be stored where it belongs at once
                 row_sums(
                     pairs, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns, extra,

@@ -5,6 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..epilogue.codes_in_registers import checks_of, corrector, store_codes
 from ..epilogue.ranks import BLENDED, are_bytes, bisect, limits_of
 from ..epilogue.strips import bytes_on_lines
 from ..llvm.vectors import F32, I8, I16, I32, I64, const, lanes_of, place_of, pointer, slot_of, splat
@@ -47,6 +48,48 @@ def row_sums(
                     base = builder.load(place_of(builder, fixed, lane, unit.type), align=4)
                     value = builder.add(base, builder.mul(unit, total))
                     builder.store(value, place_of(builder, row, lane, unit.type), align=4)
+
+        _each_group(context, builder, signature, args, finish)
+
+    return signature, codegen
+
+
+@intrinsic
+def row_bytes(
+    typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, extra, lane, lines, checks, words, row
+):  # fmt: skip
+    """Store the codes of what `row_sums` gives, with a unit of 1, as bytes lane + l of words[row + p].
+
+    By `ByteLines` that are corrected by `Checks`.
+    """
+    i64 = types.int64
+    signature = types.void(
+        pairs, i64, i64, seen, i64, values, i64, kinds, i64, extra, i64, lines, checks, words, i64
+    )  # fmt: skip
+
+    def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
+        lane, row = args[10], args[20]
+        extra = pointer(context, builder, signature, args, 9, lane)
+        lines, ends, words = (pointer(context, builder, signature, args, i) for i in (11, 12, 19))
+        lanes, width, length = (_shape(context, builder, signature, args, i)[-1] for i in (9, 11, 19))
+        lines = [builder.gep(lines, [builder.add(lane, builder.mul(width, const(k)))]) for k in (0, 1, 4)]
+        ends = [builder.gep(ends, [builder.add(lane, builder.mul(width, const(k)))]) for k in range(4)]
+        row_bytes = builder.shl(length, const(3))
+        words = builder.gep(builder.bitcast(words, I8.as_pointer()), [builder.add(lane, builder.mul(row, row_bytes))])
+        correct = corrector(builder, checks_of(context, builder, signature, args, 13), lines[0])
+
+        def finish(members, channel, sums):
+            rows, count = [], BITS // 32
+            for (_, kind), totals in zip(members, sums, strict=True):
+                fixed = _row(builder, extra, kind, lanes)
+                rows.append([])
+                for i, total in enumerate(_widened(builder, totals)):
+                    base = builder.load(place_of(builder, fixed, channel + i * count, total.type), align=4)
+                    rows[-1].append(builder.add(base, total))
+            vectors = [channel + i * count for i in range(len(rows[0]))]
+            to = [_row(builder, words, pixel, row_bytes) for pixel, _ in members]
+            store_codes(builder, rows, vectors, lines, ends, to, correct)
 
         _each_group(context, builder, signature, args, finish)
 

@@ -17,6 +17,7 @@ from .ranks import BLENDED, NEAR, are_bytes, bisect, clear_rest, corrected, limi
 
 _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in registers
 _LEAST = 3  # planes of codes that have lines
+_FLAT = np.float32(1 - 2.0**-4)  # ranks that a unit of a sum is less than
 
 
 @intrinsic
@@ -173,9 +174,14 @@ def single_lines(lines):
 
 
 @inner
-def ends_of_lines(singles, flip, thresholds, channels):
-    """Return the ends of `ByteLines` for lines of four rows: of channels, the first lanes; empty without such lines."""
-    lanes = singles.shape[1] if singles.shape[0] < NEAR else 0
+def ends_of_lines(singles, flip, thresholds, channels, checked):
+    """Return the ends of `ByteLines`, of channels, the first lanes; empty if codes on these lines are not right.
+
+    They are right on lines of four rows, and where they are checked on others of which any sum's z is an int32.
+    """
+    lanes = singles.shape[1] if singles.shape[0] < NEAR or checked else 0
+    for lane in range(lanes if singles.shape[0] == NEAR else 0):
+        lanes = lanes if singles[0, lane] < _FLAT else 0
     ends = np.empty((4, lanes), np.uint8)
     for lane in range(lanes):
         ends[0, lane], ends[1, lane] = np.uint8(singles[2, lane]), np.uint8(singles[3, lane])
@@ -220,16 +226,16 @@ def put_strip_by_lines(typingctx, dots, pixels, extra, limits, singles, step, ch
             with by_four:
                 with builder.if_else(builder.icmp_signed("==", step, const(1))) as (one, more):
                     with one:
-                        builder.call(_by_lines(builder.module, "sure"), operands)
+                        builder.call(by_lines(builder.module, "sure"), operands)
                     with more:
-                        builder.call(_by_lines(builder.module, "sure_times"), operands)
+                        builder.call(by_lines(builder.module, "sure_times"), operands)
             with by_five:
-                builder.call(_by_lines(builder.module, "near"), operands)
+                builder.call(by_lines(builder.module, "near"), operands)
 
     return signature, codegen
 
 
-def _by_lines(module, kind):
+def by_lines(module, kind):
     """Build one function for all places of a kernel that store codes by lines.
 
     kind: "near" for lines that have to be corrected, "sure_times" for others, and "sure" where `step` is 1 as well.
@@ -296,6 +302,28 @@ def bytes_on_lines(builder, sums, slopes, shifts, least, most):
     ranks = [builder.fptosi(_on_line(builder, *line, "fma" in FEATURES), sums[0].type) for line in lines]
     ranks = saturated_bytes(builder, ranks)
     return _extreme(builder, ">", _extreme(builder, "<", ranks, most), least)
+
+
+def checked_on_lines(builder, sums, slopes, shifts, off, least, most):
+    """Return (ranks as `bytes_on_lines` does, whether one may be too low): where the fraction of a z is too far from a
+    half, farther than a number of `off`.
+    """
+    zs = [_on_line(builder, *line, "fma" in FEATURES) for line in zip(sums, slopes, shifts, strict=True)]
+    floats, unsure = zs[0].type, []
+    half = ir.Constant(floats, [0.5] * floats.count)
+    for z, right in zip(zs, off, strict=True):
+        apart = builder.fsub(z, _call(builder, "rint", z))  # from the nearest integer
+        unsure.append(builder.fcmp_ordered("<", _call(builder, "fabs", apart), builder.fsub(half, right)))
+    some = builder.bitcast(reduce(builder.or_, unsure), ir.IntType(floats.count))
+    ranks = saturated_bytes(builder, [builder.fptosi(z, sums[0].type) for z in zs])
+    ranks = _extreme(builder, ">", _extreme(builder, "<", ranks, most), least)
+    return ranks, builder.icmp_unsigned("!=", some, some.type(0))
+
+
+def _call(builder, name, value):
+    kind = ir.FunctionType(value.type, [value.type])
+    name = f"llvm.{name}.v{value.type.count}f32"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [value])
 
 
 def _on_line(builder, value, slope, shift, fused):

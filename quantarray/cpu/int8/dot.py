@@ -14,10 +14,11 @@ from numba import types
 from numba.extending import overload
 
 from ..epilogue.finish import finish_tile, flips_and_lanes, target
+from ..epilogue.ranks import NEAR
 from ..epilogue.strips import are_in_strips, ends_of_lines, put_codes, single_lines
 from ..llvm.stream import STREAMED
 from ..llvm.vectors import LANES, TILE
-from ..llvm.views import ByteLines, ByteWeights, Limits, Planes, Rows, RunSpan, TileSpan, View
+from ..llvm.views import ByteLines, ByteWeights, Checks, Limits, Planes, Rows, RunSpan, TileSpan, View
 from ..popcount.affine import Added
 from ..popcount.packed_weights import QUADS, interleave, restore
 from ..popcount.tile_tasks import Effort, Task, drive, tiles_of
@@ -56,8 +57,9 @@ def dot(x, fixed, out):
 
 
 def _task(x, fixed):
-    most = quads_of_terms(x.terms, fixed.w.terms)
-    return Task(*tiles_of(fixed), x.images, _NO_VALUES, EFFORT._replace(word=passes(most)), (UNIT, most))
+    most, lines = quads_of_terms(x.terms, fixed.w.terms), fixed.finish.lines
+    checked = 1 if UNIT is None and len(lines) >= NEAR and (lines[-1] <= 0.5).any() else None
+    return Task(*tiles_of(fixed), x.images, _NO_VALUES, EFFORT._replace(word=passes(most)), (UNIT, most, checked))
 
 
 def quads_of_terms(x_terms, w_terms):
@@ -194,11 +196,12 @@ def _put_strips(totals, total, strips, span, lanes, added, singles, to):
 
 
 @partial(Kernel, takes=True, of_bytes=True)
-def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
+def _dot_range(prepared, matrix, most, checked, starts, x, values, words, dealt, worker):
     w, plan, finish = prepared
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
     # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled.
-    # `most` is None or the quads whose products 16 bits hold: kernels of both together took twice as long to compile
+    # `most` is None or the quads whose products 16 bits hold: kernels of both together took twice as long to compile.
+    # `checked` is None, or a number where codes as bytes have lines that are corrected
     base, unit, shift, step = bytes_of_levels(w.terms)
     added = Added(finish.extra, x.terms[0, 3] * shift, x.terms[0, 3] * step, 0)
     length, group_blocks = w.words.shape[2], w.words.shape[1] // w.groups
@@ -222,7 +225,9 @@ def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
     strips, first_strip = np.empty((BAND * TILE, 4), np.int64), np.empty(BAND + 1, np.int64)
     in_strips = are_in_strips(to, singles) and added.along == 0 and of_half_words
     # Codes as bytes whose lines are right for all sums of one stretch leave registers as they are
-    lines = ByteLines(singles, ends_of_lines(singles, finish.flip, finish.thresholds.shape[0], w.group_lanes))
+    lines = ByteLines(
+        singles, ends_of_lines(singles, finish.flip, finish.thresholds.shape[0], w.group_lanes, checked is not None)
+    )
     right = words.shape[0] == 1 and lines.ends.size > 0 and added.step == 1
     as_sums = words.size == 0 and are_int32(values, added.fixed) and values.nbytes < STREAMED
     as_sums = as_sums and added.step == 1 and added.along == 0
@@ -261,9 +266,12 @@ def _dot_range(prepared, matrix, most, starts, x, values, words, dealt, worker):
                             lanes.channel, values, most,
                         )  # fmt: skip
                     else:
+                        other = lanes_of(group, min(pair + 1, last - 1))
+                        turned, held = flips_and_lanes(to.flip, lanes), flips_and_lanes(to.flip, other)
+                        checks = Checks(to.thresholds, lanes.at, turned[0], turned[1], held[0], held[1])
                         dot_codes(
                             codes, windows, band, places, pair_weights, spans, firsts, extra, lanes.at, valid,
-                            lanes.channel, lines, words, most,
+                            lanes.channel, lines, words, checks, checked, most,
                         )  # fmt: skip
                     continue
                 if matrix is not None:

@@ -10,9 +10,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..epilogue.codes_in_registers import checks_of, corrector, store_codes
 from ..epilogue.ranks import NO_CODES, shape_of
-from ..epilogue.strips import bytes_on_lines
-from ..llvm.vectors import F32, I8, I32, LANES, PAIR, TILE, const, place_of, pointer, slot_of, splat
+from ..llvm.vectors import I8, I32, LANES, PAIR, TILE, const, place_of, pointer, slot_of, splat
 from ..llvm.views import flat
 
 HALF = LANES // 2  # channels that no instruction set's registers divide
@@ -107,30 +107,36 @@ def tile_writers(kernel_of):
     @intrinsic
     def dot_codes(
         typingctx, codes, windows, tiles, places, weights, spans, firsts, extra, lane, valid, channel, lines, words,
-        most,
+        checks, checked, most,
     ):  # fmt: skip
         """Store the codes of sums l < valid as bytes channel + l of words[rows[i, p]], those of `put_strip_by_lines`.
 
-        Lines, those from `lane` on of `ByteLines`, are all right, and step is 1. words are uint64[1 rows words]; the
-        bytes of a word after the channels are set to 0.
+        Lines, those from `lane` on of `ByteLines`, are all right where `checked` is None, else corrected by `Checks`;
+        step is 1. words are uint64[1 rows words]; the bytes of a word after the channels are set to 0.
         """
         i64 = types.int64
         signature = types.void(
-            codes, windows, i64, places, weights, spans, firsts, extra, i64, i64, i64, lines, words, most
+            codes, windows, i64, places, weights, spans, firsts, extra, i64, i64, i64, lines, words, checks, checked,
+            most,
         )  # fmt: skip
+        corrected = not isinstance(checked, types.NoneType)
 
         def codegen(context, builder, signature, args):
             signature, args = flat(context, builder, signature, args)
             lines, ends, words = (pointer(context, builder, signature, args, i) for i in (17, 18, 19))
             width, length = (shape_of(context, builder, signature, args, i)[-1] for i in (17, 19))
             lane, _, channel, row_bytes = *args[14:17], builder.shl(length, const(3))
-            lines = [builder.gep(lines, [builder.add(lane, builder.mul(width, const(k)))]) for k in range(2)]
+            rows = (0, 1, 4) if corrected else (0, 1)
+            lines = [builder.gep(lines, [builder.add(lane, builder.mul(width, const(k)))]) for k in rows]
+            correct = (
+                corrector(builder, checks_of(context, builder, signature, args, 20), lines[0]) if corrected else None
+            )
             ends = [builder.gep(ends, [builder.add(lane, builder.mul(width, const(k)))]) for k in range(4)]
             words = builder.gep(builder.bitcast(words, I8.as_pointer()), [channel])
             last = builder.icmp_signed("==", builder.add(channel, const(PAIR)), row_bytes)
 
             def store(sums, vectors, to):
-                _encode(builder, sums, vectors, lines, ends, to)
+                store_codes(builder, sums, vectors, lines, ends, to, correct)
 
             def clear(to, lanes):
                 none = ir.Constant(ir.VectorType(I8, HALF), None)
@@ -255,23 +261,6 @@ def _span(builder, spans, nth):
     """Load the numbers of span `nth`."""
     at = builder.mul(nth, const(3))
     return [builder.load(builder.gep(spans, [builder.add(at, const(i))])) for i in range(3)]
-
-
-def _encode(builder, sums, vectors, lines, ends, to):
-    """Store codes of sums at a pointer for each pixel: those of four vectors at once."""
-    kind = sums[0][0].type
-    floats = ir.VectorType(F32, kind.count)
-    for i in range(0, len(vectors), 4):
-        firsts = vectors[i : i + 4]
-        slopes, shifts = (
-            [builder.load(place_of(builder, row, first, floats), align=4) for first in firsts] for row in lines
-        )
-        some = ir.VectorType(I8, len(firsts) * kind.count)
-        least, most, turned, used = (builder.load(place_of(builder, row, firsts[0], some), align=1) for row in ends)
-        for of_pixel, row in zip(sums, to, strict=True):
-            code = bytes_on_lines(builder, of_pixel[i : i + 4], slopes, shifts, least, most)
-            code = builder.and_(builder.xor(code, turned), used)
-            builder.store(code, place_of(builder, row, firsts[0], some), align=1)
 
 
 def _add(builder, sums, vectors, fresh, totals):

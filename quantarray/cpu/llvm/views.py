@@ -85,6 +85,20 @@ class ByteLines(NamedTuple):
     ends: np.ndarray  # uint8[4 lanes]: least and greatest rank, bits that are turned, bits that are used
 
 
+class Checks(NamedTuple):
+    """A view of thresholds, by which codes of `ByteLines` that may be one too low are computed again.
+
+    flips and used are those of `Limits`, of a block of 32 lanes and of the one after it.
+    """
+
+    limits: np.ndarray
+    at: int  # of the first lane's
+    flips: np.uint64
+    used: np.uint64
+    other_flips: np.uint64
+    other_used: np.uint64
+
+
 def flat(context, builder, signature, args):
     """Return (signature, args) of an intrinsic with tuples replaced by their fields; integers become int64."""
     kinds, values = [], []

@@ -62,11 +62,13 @@ def ranks_of(lines, t, v):
     return ranks if len(lines) == 4 else ranks + (v > np.take_along_axis(t, ranks, axis=0))
 
 
-def ranks_in_single(lines, t, v):
+def ranks_in_single(lines, t, v, fused=False):
     """Ranks of v in float32, compared with thresholds only where a fraction is far from a half, as kernels do."""
     slope, shift, least, most, right = lines.astype(np.float32)
-    half = np.float32(0.5)
-    z = v.astype(np.int32).astype(np.float32) * slope + (shift + half)
+    half, x = np.float32(0.5), v.astype(np.int32).astype(np.float32)
+    z = x * slope + (shift + half)
+    if fused:
+        z = (x.astype(np.float64) * slope + (shift + half)).astype(np.float32)
     if (right == SURE).all():
         assert (np.abs(z) < 2**31).all()
         return np.clip(np.trunc(z).astype(np.int32), least, most + 1)
@@ -119,8 +121,8 @@ def test_lines_near_ranks(seed, bits, channels, dtype):
     if lines.size:
         ranks = ((v := near(t))[:, None] > t).sum(axis=1)
         assert (ranks_of(lines[:5] if len(lines) == 5 else lines[:4], t, v) == ranks).all()
-        if len(lines) > 4 and dtype == "i4":
-            assert (ranks_in_single(lines[-5:], t, v) == ranks).all()
+        for fused in (False, True) if len(lines) > 4 and dtype == "i4" else ():
+            assert (ranks_in_single(lines[-5:], t, v, fused) == ranks).all()
     assert lines.size or (off == 1).any()
 
 

@@ -23,11 +23,17 @@ def _packed(rng, shape, levels, axis=-1):
 
 
 def _thresholds(rng, channels, levels, reach):
-    """Thresholds for the channels: evenly spaced or not, some equal, some channels counting down."""
-    count, even = len(levels) - 1, rng.random() < 0.5
-    if even:
+    """Thresholds: evenly spaced, on a line and rounded, some a unit off, as PyTorch's are, or neither; some
+    equal, some channels counting down.
+    """
+    count, kind = len(levels) - 1, rng.integers(3)
+    if kind == 0:
         steps = rng.integers(0, max(2, 2 * reach // count), (channels, 1))
         values = rng.integers(-reach, reach + 1, (channels, 1)) + steps * np.arange(count)
+    elif kind == 1:
+        steps, middle = rng.uniform(0.2, 2, (2, channels, 1)) * [[[reach / count]], [[reach / 4]]]
+        moved = rng.integers(-1, 2, (channels, count)) * (rng.random((channels, count)) < 0.01)
+        values = np.sort(np.floor((np.arange(count) - count / 2) * steps + middle).astype(int) + moved, axis=1)
     else:
         values = np.sort(rng.integers(-reach, reach + 1, (channels, count)), axis=1)
     greater = rng.random(channels) < 0.7 if rng.random() < 0.3 else bool(rng.random() < 0.8)
@@ -72,6 +78,10 @@ def _networks(draw):
         more, channels, sides = _layer(rng, channels, before, after, sides)
         layers += more
         before = after if more else before
+        if more and rng.random() < 0.3 and min(sides) > 1:
+            size, stride, pad = int(rng.integers(2, 1 + min(3, *sides))), int(rng.integers(1, 3)), int(rng.integers(2))
+            layers.append(qa.nn.MaxPool2d(size, stride=stride, padding=pad, falling=bool(rng.random() < 0.3)))
+            sides = [(n + 2 * pad - size) // stride + 1 for n in sides]
     assume(layers)
     return qa.nn.Sequential(layers), (*shape, first), levels, rng
 
@@ -152,11 +162,30 @@ def test_planes_stay_where_others_read_them(stored):
     rng = np.random.default_rng(0)
     layers = [
         qa.nn.Conv2d(_packed(rng, (64, 3, 3, 64), range(-7, 8)), requantize=_thresholds(rng, 64, range(16), 900)),
-        qa.nn.MaxPool2d(2),
-        qa.nn.Conv2d(_packed(rng, (64, 3, 3, 64), range(-7, 8)), requantize=_thresholds(rng, 64, range(16), 900)),
+        qa.nn.MaxPool2d(2, return_indices=True),
     ]
-    _check(qa.nn.Sequential(layers), _packed(rng, (2, 16, 16, 64), range(16)))
+    net, x = qa.nn.Sequential(layers), _packed(rng, (2, 16, 16, 64), range(16))
+    for got, expected in zip(net.prepared()(x), net(x), strict=True):
+        np.testing.assert_array_equal(*(a.codes() if isinstance(a, qa.QuantArray) else a for a in (got, expected)))
     assert not stored
+
+
+@pytest.mark.parametrize("levels", _ACTIVATIONS, ids=lambda levels: f"{min(levels)} to {max(levels)}, {len(levels)}")
+def test_pools(stored, levels):
+    """The largest of codes as bytes, of channels that fall or not, at borders too."""
+    rng = np.random.default_rng(len(levels))
+    for channels, size, falling in ((64, 2, False), (40, 3, True), (130, 3, np.arange(130) % 3 > 0)):
+        w = _packed(rng, (channels, 3, 3, 64), range(-7, 8)), _packed(rng, (64, 3, 3, channels), range(-7, 8))
+        laws = [_thresholds(rng, n, levels, 900) for n in (channels, 64)]
+        layers = [
+            qa.nn.Conv2d(w[0], requantize=laws[0]),
+            qa.nn.MaxPool2d(size, stride=2, padding=1, falling=falling),
+            qa.nn.Conv2d(w[1], requantize=laws[1]),
+        ]
+        for batch in 1, 2:
+            _check(qa.nn.Sequential(layers), _packed(rng, (batch, 13, 12, 64), range(16)))
+    if len(levels) == 256 and isa.NAME not in ("portable", "neon"):
+        assert stored["reduction.pool"] > 0
 
 
 @pytest.mark.parametrize("bits", range(2, 8))

@@ -3,18 +3,21 @@
 A table takes a load for each element; the sum takes 16 elements at a time.
 """
 
+from functools import partial
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..int8.expand import expand
+from ..int8.expand import copy_lines, expand
 from ..llvm.masks import low_bits, mask_of_plane
 from ..llvm.vectors import F32, F64, I8, I32, const, place_of, pointer, splat
 from ..llvm.views import Planes, View
 from ..runtime import threads
 from ..runtime.isa import FEATURES
+from ..runtime.jit import inline
 from ..runtime.schedule import Kernel
 
 _LEAST = 1 << 9  # words that are worth a parallel region
@@ -27,21 +30,20 @@ def look_up(words, others, table, factors, length, out):
     if not out.size:
         return
     count = out.shape[1] * out.shape[2]
-    arguments = words, others, table, factors, length, out
+    arguments = words, others, table, factors, np.int64(length), np.int64(len(words)), np.int64(len(others)), out
     threads.run(_look_up, arguments, count, threads.workers(count, _LEAST))
 
 
-@Kernel
-def _look_up(words, others, table, factors, length, out, first, last):
-    planes, rows, row_words = out.shape
-    every = rows * row_words
+@partial(Kernel, of_bytes=True)
+def _look_up(words, others, table, factors, length, planes, other_planes, out, first, last):
+    row_words = -(-length // 64)
     x, y = np.zeros(_TOGETHER * 64, np.uint8), np.zeros(_TOGETHER * 64, np.uint8)
-    shift = np.uint32(words.shape[0])
+    shift, written = np.uint32(planes), out.reshape(-1).view(np.uint8)
     for begin in range(first, last, _TOGETHER):
         count = min(_TOGETHER, last - begin)
-        expand(Planes(words, begin, words.shape[0], every), 1, count, 0, 1, View(x, 0))
+        _bring(words, planes, row_words, begin, count, x)
         if others.size:
-            expand(Planes(others, begin, others.shape[0], every), 1, count, 0, 1, View(y, 0))
+            _bring(others, other_planes, row_words, begin, count, y)
         if factors.size:
             add_scaled(x, y, factors, count)
         else:
@@ -49,9 +51,24 @@ def _look_up(words, others, table, factors, length, out, first, last):
                 x[i] = table[np.uint32(x[i]) | (np.uint32(y[i]) << shift)]
         for i in range(count):
             row, at = (begin + i) // row_words, (begin + i) % row_words
-            used = low_bits(min(64, length - at * 64))
-            for plane in range(planes):
+            channels = min(64, length - at * 64)
+            if out.shape[2] > row_words:
+                place = np.uint64((begin + i) * 64)
+                for k in range(np.uint64(64)):
+                    written[place + k] = x[np.uint64(i * 64) + k] if k < np.uint64(channels) else 0
+                continue
+            used = low_bits(channels)
+            for plane in range(out.shape[0]):
                 out[plane, row, at] = mask_of_plane(x, i * 64, plane) & used
+
+
+@inline
+def _bring(words, planes, row_words, begin, count, codes):
+    """Bring the codes of some words of planes; words may be those of bytes (`int8/stored_bytes.py`)."""
+    if words.shape[2] > row_words:
+        copy_lines(View(words, begin * 8), 1, count, View(codes, 0))
+    else:
+        expand(Planes(words, begin, planes, words.shape[1] * row_words), 1, count, 0, 1, View(codes, 0))
 
 
 @intrinsic

@@ -7,8 +7,10 @@ for several bits. A plan of a network decides it (`quantarray/nn/plan/stored_byt
 import numpy as np
 
 from ...kernels.operands import Cuts, Finish, Left, Right, Taps
+from ..bits.look_up import _look_up
 from ..epilogue.elementwise import _elementwise
 from ..epilogue.finish import codes_are_ranks
+from ..reduction.pool import _pool_rows
 from .amx_unit import UNIT
 from .winograd import _winograd_range, small_bytes_of_levels
 
@@ -18,17 +20,19 @@ LEAST = 4 if UNIT is None else 5
 
 
 def codes_read(kernel, arguments, held):
-    """Return the words of codes that a launch of a kernel may read as bytes; None where it may not."""
+    """Return the words of codes that a launch of a kernel may read as bytes."""
     if not kernel.of_bytes:
-        return None
+        return []
+    if kernel in (_look_up, _pool_rows):
+        return [a for a in arguments[: 2 if kernel is _look_up else 1] if len(a) > 1]
     if kernel is _winograd_range and small_bytes_of_levels.py_func(held.arguments[0].w.terms)[2]:
-        return None  # it counts the bits of pixels
+        return []  # it counts the bits of pixels
     x = next((one for one in arguments if isinstance(one, Left)), None)
     if x is None:
-        return None
+        return []
     planes, dtype = x.words.shape[0], x.words.dtype
     whole = dtype == np.uint64 and planes > 1 and x.terms[:, :2].tolist() == [[0, planes]]
-    return x.words if whole else None
+    return [x.words] if whole else []
 
 
 def codes_written(kernel, arguments, held):
@@ -36,6 +40,11 @@ def codes_written(kernel, arguments, held):
     *_, out = (one for one in arguments if isinstance(one, np.ndarray))
     if not kernel.of_bytes or out.ndim != 3 or out.shape[0] < LEAST:
         return None
+    if kernel is _look_up:
+        return out
+    if kernel is _pool_rows:
+        *_, places, _ = arguments
+        return None if places else out  # numbers of taps are codes of their own
     if kernel is _elementwise:
         *_, limits, _, _, _, _, _ = arguments
         return out if len(limits) == (1 << len(out)) - 1 else None

@@ -6,8 +6,14 @@ one border class are copied side by side meanwhile, so that vectors hold them. T
 the largest: planes of `out` beyond those of the words take its number.
 """
 
+from functools import partial
+
 import numpy as np
 
+from ..int8.expand import expand
+from ..llvm.masks import mask_of_plane
+from ..llvm.vectors import prefer_wide
+from ..llvm.views import Planes, View
 from ..runtime import threads
 from ..runtime.jit import inner
 from ..runtime.schedule import Kernel
@@ -21,12 +27,16 @@ def max_pool(words, plan, flip, out):
     if not out.size:
         return
     work = rows * count * planes * plan.runs.shape[0]
-    threads.run(_pool_rows, (words, plan, flip, out), rows, threads.workers(work, _LEAST))
+    arguments = words, plan, flip, np.int64(planes), np.int64(out.shape[0] - planes), out
+    threads.run(_pool_rows, arguments, rows, threads.workers(work, _LEAST))
 
 
-@Kernel
-def _pool_rows(words, plan, flip, out, first, last):
-    planes, count, places = words.shape[0], out.shape[2], out.shape[0] - words.shape[0]
+@partial(Kernel, of_bytes=True)
+def _pool_rows(words, plan, flip, planes, places, out, first, last):
+    if planes > 1 and (words.shape[0] == 1 or out.shape[0] == 1):
+        _pool_bytes(words, plan, flip, planes, out, first, last)
+        return
+    count = out.shape[2]
     most = _most_taps(plan, count)
     seen, asked = np.zeros((most, SIDE), np.uint64), np.empty((most, SIDE), np.uint64)
     largest, taps = np.empty(SIDE, np.uint64), np.empty((2, most), np.int64)
@@ -53,6 +63,47 @@ def _pool_rows(words, plan, flip, out, first, last):
                 for plane in range(places):
                     _put(numbers[plane], near, plain[:width], out, planes + plane, rows, start)
         row += near
+
+
+@inner
+def _pool_bytes(words, plan, flip, planes, out, first, last):
+    """Find the largest codes where words or results, or both, have bytes (`int8/stored_bytes.py`)."""
+    prefer_wide()
+    count = flip.size
+    taps, (largest, flips) = np.empty((2, _most_taps(plan, count)), np.int64), np.zeros((2, count * 64), np.uint8)
+    for i in range(flips.size):
+        flips[i] = ((1 << planes) - 1) * (flip[i // 64] >> np.uint64(i % 64) & np.uint64(1))
+    codes, size = np.empty(count * 64, np.uint8), np.uint64(count * 64)
+    read, written = words.reshape(-1).view(np.uint8), out.reshape(-1).view(np.uint8)
+    pixels, kind, inside = plan.origin.size, -1, 0
+    for row in range(first, last):
+        image, tile = row // pixels, row % pixels
+        if plan.classes[tile] != kind:
+            kind = plan.classes[tile]
+            inside = _find_taps(plan, kind, count, taps)
+        pixel = plan.pixels[tile, 0]
+        origin, to = image * plan.image_words + plan.origin[pixel], image * pixels + pixel
+        largest[:] = 0
+        for t in range(inside):
+            word = origin + taps[0, t]
+            if words.shape[0] == 1:
+                at = np.uint64(word * 64)
+                for i in range(size):
+                    largest[i] = max(largest[i], read[at + i] ^ flips[i])
+            else:
+                expand(Planes(words, word, planes, words.shape[1]), 1, count, 0, 1, View(codes, 0))
+                for i in range(size):
+                    largest[i] = max(largest[i], codes[i] ^ flips[i])
+        for i in range(size):
+            largest[i] ^= flips[i]
+        if out.shape[0] == 1:
+            at = np.uint64(to) * size
+            for i in range(size):
+                written[at + i] = largest[i]
+        else:
+            for k in range(count):
+                for plane in range(planes):
+                    out[plane, to, k] = mask_of_plane(largest, k * 64, plane)
 
 
 @inner

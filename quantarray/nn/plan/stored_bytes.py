@@ -35,7 +35,8 @@ def store_bytes(recorder: Recorder, others: Iterable[Array]) -> None:
         for a in launch.arrays:
             number = recorder.place_of(a)
             if number is not None:
-                uses[number].append(_Use(launch, a, "writes" if a is written else "reads" if a is read else None))
+                is_read = any(a is one for one in read)
+                uses[number].append(_Use(launch, a, "writes" if a is written else "reads" if is_read else None))
     left_out = {recorder.place_of(a) for a in others}
     for number, users in uses.items():
         place, (first, *readers) = recorder.places[number], users

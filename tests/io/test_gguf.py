@@ -43,6 +43,23 @@ def test_values_of_10000_random_blocks(kind, tmp_path):
     np.testing.assert_array_equal(w.dequantize(), gguf_files.values(stored))
 
 
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_products_of_few_rows_and_many(kind, tmp_path):
+    """Rows have the same results, however many are multiplied at once, and those of the values but for their int8."""
+    rng = np.random.default_rng(len(kind))
+    stored = gguf_files.draw(rng, kind, 35, 2560 // BLOCKS[kind][1])
+    w = qa.load(saved(tmp_path, {"w": stored}))["w"]
+    x = rng.normal(size=(41, w.shape[1])).astype(np.float32)
+    for run in (32, "row") if w.dtype.kind == "uniform" or w.dtype.step is not None else (None,):
+        every = qa.linear(x, w, quantize_x=run)
+        for rows in (1, 3, 4, 7, 8, 13, 32):
+            np.testing.assert_array_equal(qa.linear(x[:rows], w, quantize_x=run), every[:rows])
+        exact = x.astype(np.float64) @ w.dequantize().astype(np.float64).T
+        if kind != "MXFP4":  # whose scales here are any powers of two, so that sums pass float32
+            off, size = (np.linalg.norm(a, axis=0) for a in (every - exact, exact))
+            assert (off < 0.05 * size).all()
+
+
 @pytest.mark.parametrize("kind", ["Q4_0", "Q6_K", "I2_S", "NVFP4"])
 @pytest.mark.parametrize("shape", [(2048 * 300,), (3, 2, 512), (1, 1, 1, 256), (1000, 768)])
 def test_shapes(kind, shape, tmp_path):

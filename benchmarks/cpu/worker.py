@@ -39,32 +39,36 @@ def median_seconds(call, seconds, counted=None):
     return statistics.median(times[len(times) // 8 :])
 
 
-def serve(name, pipe):
-    """Serve requests of the parent, until "stop": (verb, arguments) in, ("ok", answer) or ("error", text) out."""
-    contender, entries = None, {}
+def answer_requests(pipe, answer):
+    """Serve requests of the parent, until "stop": (verb, arguments) in, ("ok", answer(..)) or ("error", text) out."""
     while True:
         verb, *args = pipe.recv()
         if verb == "stop":
             return
         try:
-            if verb == "start":
-                contender = contenders.load(name)
-                answer = contender.version()
-            elif verb == "prepare":
-                entries, absent = contenders.split(contender.entries(*args))
-                answer = (
-                    {title: (entry.read(entry.call()), entry.tolerance) for title, entry in entries.items()},
-                    absent,
-                )
-            else:
-                title, seconds = args
-                answer = median_seconds(entries[title].call, seconds, entries[title].seconds)
+            reply = "ok", answer(verb, *args)
         except ImportError as error:
-            pipe.send(("absent", f"not installed ({error})"))
+            reply = "absent", f"not installed ({error})"
         except Exception as error:
-            pipe.send(("error", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
-        else:
-            pipe.send(("ok", answer))
+            reply = "error", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+        pipe.send(reply)
+
+
+def serve(name, pipe):
+    contender, entries = None, {}
+
+    def answer(verb, *args):
+        nonlocal contender, entries
+        if verb == "start":
+            contender = contenders.load(name)
+            return contender.version()
+        if verb == "prepare":
+            entries, absent = contenders.split(contender.entries(*args))
+            return {title: (entry.read(entry.call()), entry.tolerance) for title, entry in entries.items()}, absent
+        title, seconds = args
+        return median_seconds(entries[title].call, seconds, entries[title].seconds)
+
+    answer_requests(pipe, answer)
 
 
 class Worker:

@@ -6,11 +6,11 @@ Requests: "start", the program's version; "prepare", a call of a case and the er
 import math
 import sys
 import time
-import traceback
 from multiprocessing.connection import Connection
 
 import numpy as np
 
+from ..cpu.worker import answer_requests
 from ..networks.worker import NetworkWorker
 from .cases import inputs, layers
 from .contenders import CONTENDERS
@@ -53,26 +53,19 @@ def turn(call, seconds, clock):
 
 
 def serve(name, pipe):
-    """Serve requests of the parent, until "stop": (verb, arguments) in, ("ok", answer) or ("error", text) out."""
     contender, call, per, clock = CONTENDERS[name], None, 1, time.perf_counter
-    while True:
-        verb, *args = pipe.recv()
-        if verb == "stop":
-            return
-        try:
-            if verb == "start":
-                answer = contender.version(*args)
-            elif verb == "prepare":
-                call, per, answer = prepare(contender, *args)
-                clock = time.process_time if args[1].threads == 1 else time.perf_counter
-            else:
-                answer = turn(call, *args, clock) / per
-        except ImportError as error:
-            pipe.send(("absent", f"not installed ({error})"))
-        except Exception as error:
-            pipe.send(("error", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
-        else:
-            pipe.send(("ok", answer))
+
+    def answer(verb, *args):
+        nonlocal call, per, clock
+        if verb == "start":
+            return contender.version(*args)
+        if verb == "prepare":
+            call, per, facts = prepare(contender, *args)
+            clock = time.process_time if args[1].threads == 1 else time.perf_counter
+            return facts
+        return turn(call, *args, clock) / per
+
+    answer_requests(pipe, answer)
 
 
 class LinearWorker(NetworkWorker):

@@ -8,13 +8,12 @@ process; "prepare", calls of a batch with each number of threads and their resul
 import gc
 import sys
 import time
-import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
-from ..cpu.worker import Worker
+from ..cpu.worker import Worker, answer_requests
 from .contenders import CONTENDERS, OURS, images, our_network
 
 WARM_CALLS = 3  # PyTorch's traced networks compile themselves in the second
@@ -109,35 +108,29 @@ def turn(call, seconds, last):
 
 
 def serve(name, pipe):
-    """Serve requests of the parent, until "stop": (verb, arguments) in, ("ok", answer) or ("error", text) out."""
     contender, calls, last = CONTENDERS.get(name), {}, {}
-    while True:
-        verb, *args = pipe.recv()
-        if verb == "stop":
-            return
-        try:
-            if verb == "start":
-                answer = contender.version()
-            elif verb == "build":
-                answer = contender.build(*args)
-            elif verb == "memory":
-                answer = memory(contender, *args)
-            elif verb == "orders":
-                answer = _orders(*args)
-            elif verb == "prepare":
-                calls.clear()
-                last.clear()
-                calls, answer = prepare(contender, *args)
-            else:
-                threads, seconds = args
-                answer = turn(calls[threads], seconds, last.get(threads))
-                last[threads] = answer[-1]
-        except ImportError as error:
-            pipe.send(("absent", f"not installed ({error})"))
-        except Exception as error:
-            pipe.send(("error", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
-        else:
-            pipe.send(("ok", answer))
+
+    def answer(verb, *args):
+        nonlocal calls
+        if verb == "start":
+            return contender.version()
+        if verb == "build":
+            return contender.build(*args)
+        if verb == "memory":
+            return memory(contender, *args)
+        if verb == "orders":
+            return _orders(*args)
+        if verb == "prepare":
+            calls.clear()
+            last.clear()
+            calls, answer = prepare(contender, *args)
+            return answer
+        threads, seconds = args
+        times = turn(calls[threads], seconds, last.get(threads))
+        last[threads] = times[-1]
+        return times
+
+    answer_requests(pipe, answer)
 
 
 class NetworkWorker(Worker):

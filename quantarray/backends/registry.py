@@ -186,9 +186,9 @@ def writes_words(device: str, name: str, rows: int, channels: int, groups: int =
 
 
 @cache
-def most_rows(device: str) -> int:
+def few_rows(device: str) -> int:
     """Return up to how many rows of int8 `byte_row_product` is faster than a product with weights laid out for it."""
-    return getattr(_costs(device), "MOST_ROWS", 0)
+    return getattr(_costs(device), "FEW_ROWS", 0)
 
 
 def _costs(device: str) -> ModuleType:

@@ -27,8 +27,8 @@ from .popcount.tile_tasks import workers_for
 from .popcount.tiles import IN_REGISTERS, WORD
 from .runtime.isa import NAME
 
-# Rows of `byte_row_product`: tiles of eight take 80 % of VNNI's rate for any number, other products more from 64 on
-MOST_ROWS = 4 if not HAS_TALL else 16 if UNIT is None else TALL
+# Rows of `byte_row_product`: tiles of eight take 80 % of VNNI's rate, other products as much from 64 rows on
+FEW_ROWS = 4 if not HAS_TALL else 16 if UNIT is None else TALL
 _PLANES = 8  # that a byte holds
 _BITS = 64  # of a word
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded

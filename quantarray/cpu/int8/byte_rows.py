@@ -1,6 +1,6 @@
 """Products of rows of int8 and packed weights, whose words are read once for each eight rows and laid out by nobody.
 
-Weights of one bit are looked up in tables (`bit_rows`), others become bytes (`group_rows`).
+Weights of one bit are looked up in tables (`bit_rows`), others become bytes (`group_rows`, `tall_rows`).
 """
 
 import numpy as np
@@ -40,12 +40,8 @@ def byte_row_product(codes, scales, words, first, apart, by, offset, out):
             direct = end - begin == outputs
             to = out[some] if direct else np.empty((some.stop - some.start, end - begin), np.float32)
             totals = np.empty(len(to), np.int64)
-            run(
-                codes[some],
-                height,
-                words[:, begin:end],
-                (totals, scales[some], *settings, by[begin:end], offset[begin:end], to),
-            )
+            values = totals, scales[some], *settings, by[begin:end], offset[begin:end], to
+            run(codes[some], height, words[:, begin:end], values)
             if not direct:
                 out[some, begin:end] = to
 
@@ -104,7 +100,7 @@ def _padded(codes, height, words, values):
 def _order(codes, length, height, totals, x, first, last):
     """Sum rows, and put their bytes in the order of `spread`, zeros in the last block for words of the one before.
 
-    Vectors of `height` rows are one after another, as rows that are a multiple of 4 KiB apart share lines of L1.
+    Vectors of `height` rows are one after another: the same place of rows of 4 KiB would be one set of L1.
     """
     prefer_wide()
     blocks, period = -(-length // _WORDS), length * 64 if length in SHORT else _WORDS * 64

@@ -17,7 +17,7 @@ from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, place_in_group, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
 from .group_rows import MOST_ROWS, RowsOfConstants, RowsOfWords, dot_group_rows, fold_rows
-from .tall_rows import HAS_TALL, PAIR, TALL, TallRows, dot_tall_groups, fold_tall
+from .tall_rows import HAS_TALL, PAIR, TALL, dot_tall_groups, fold_tall
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _FEW, _MANY = 4, 8  # outputs of a panel, of few rows and of more
@@ -196,7 +196,6 @@ def _multiply_tall(x, w, unit, chunks, out, first, last):
     scales, scratch = empty_floats(LANES * x.blocks), np.empty(max(scratch_of(w.step), scratch_of(w.low)), np.float32)
     lows = scales[:0] if is_none(w.low) else empty_floats(LANES * x.blocks)
     totals, ends = empty_floats(LANES * TALL), np.zeros(LANES * w.planes * _WORDS, np.uint64)
-    view = TallRows(x.codes.reshape(-1), x.shares.reshape(-1), x.starts.reshape(-1), x.sums.reshape(-1), x.blocks)
     whole, between, twice = w.length // length, w.outputs * w.length, w.apart == 2
     words_of_ends = RowsOfWords(ends, 0, _WORDS, LANES * _WORDS, w.planes)
     for task in range(first, last):
@@ -211,9 +210,9 @@ def _multiply_tall(x, w, unit, chunks, out, first, last):
             for begin in range(0, whole, stretch):
                 words = RowsOfWords(w.words, o * w.length + begin * length, w.length, between, w.planes)
                 some = min(stretch, whole - begin)
-                dot_tall_groups(view, tile, begin, words, some, unit, steps, of_lows, twice, here, totals)
+                dot_tall_groups(x, tile, begin, words, some, unit, steps, of_lows, twice, here, totals)
             if whole < x.blocks:
-                dot_tall_groups(view, tile, whole, words_of_ends, 1, unit, steps, of_lows, twice, here, totals)
+                dot_tall_groups(x, tile, whole, words_of_ends, 1, unit, steps, of_lows, twice, here, totals)
             for c in range(0, here, PAIR):
                 if c + 1 < here and tile * TALL + TALL <= rows:
                     fold_tall(totals, c * TALL * LANES, out.reshape(-1), tile * TALL * outputs + o + c, outputs)

@@ -23,8 +23,11 @@ def codes_read(kernel, arguments, held):
     """Return the words of codes that a launch of a kernel may read as bytes."""
     if not kernel.of_bytes:
         return []
-    if kernel in (_look_up, _pool_rows):
-        return [a for a in arguments[: 2 if kernel is _look_up else 1] if len(a) > 1]
+    if kernel is _look_up:
+        return [a for a in arguments[:2] if len(a) > 1]
+    if kernel is _pool_rows:
+        words, *_, places, _ = arguments
+        return [words] if len(words) > 1 and not places else []
     if kernel is _winograd_range and small_bytes_of_levels.py_func(held.arguments[0].w.terms)[2]:
         return []  # it counts the bits of pixels
     x = next((one for one in arguments if isinstance(one, Left)), None)

@@ -22,9 +22,9 @@ from ...backends.registry import (
     contiguous,
     device_of,
     empty,
+    few_rows,
     has_kernel,
     kernel,
-    most_rows,
     namespace,
     to_host,
 )
@@ -133,7 +133,7 @@ def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> 
         return GROUPS
     if w.dtype.kind == "table" or w.group is not None:  # integers by tables, or by each group, took 1000 times as long
         return ROUNDED
-    few = quantize_x == "row" and rows <= most_rows(device)
+    few = quantize_x == "row" and rows <= few_rows(device)
     return WORDS if few and is_in_place(w) else INTEGERS
 
 

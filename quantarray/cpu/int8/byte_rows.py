@@ -136,15 +136,13 @@ def _count(
 ):
     """Multiply the outputs of some blocks, or of some rows of more words, whose lanes of sums stay in a cache."""
     prefer_wide()
-    rows, deep = len(totals), planes == 8
+    rows = len(totals)
     width, at_once = LANES // together, _VECTORS * together  # lanes of an output, and outputs
     lanes = np.empty((rows, _VECTORS * LANES), np.int32)
     for at in range(first * together, last * together, at_once):
         end = min(at + at_once, last * together)
         some = words[at * length :]
-        dot_byte_rows(
-            x, rows, blocks, some, between, length, _VECTORS * LANES, planes, 0, end - at, deep, lanes.reshape(-1)
-        )
+        dot_byte_rows(x, rows, blocks, some, between, length, _VECTORS * LANES, planes, 0, end - at, lanes.reshape(-1))
         for r in range(rows):
             add_lanes(lanes.reshape(-1), r * _VECTORS * LANES, (end - at) // together, width)
             _divide(lanes, r, 0, at, end, totals, scales, lowest, apart, by, offset, out)

@@ -4,6 +4,8 @@ The bytes of weights were spread by `group_bytes`, and those of rows are in the 
 elements of each of 16 groups.
 """
 
+from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +19,9 @@ from ..float32.product_tile import add_product
 from ..llvm.vectors import (
     F32,
     I8,
-    I16,
     I32,
     I64,
     const,
-    joined,
-    lanes_of,
     own_function,
     place_of,
     pointer,
@@ -30,18 +29,15 @@ from ..llvm.vectors import (
     splat,
 )
 from ..llvm.views import flat
-from ..runtime.isa import COUNTING, FEATURES
-from . import dot_avx2, dot_avx512bw
-from .dot_avx512vnni import Vnni
+from .byte_sums import AT_ONCE, WIDE, Quads, adder_of
 from .group_bytes import BYTES, LANES
 
-_WIDE = COUNTING == "avx512bw" or "avx512bw" in FEATURES  # an instruction set that is asked for has no features
-ROWS, COLUMNS = ((4, 2, 1), 4) if _WIDE else ((2, 1), 2)  # of tiles, whose sums are in registers
+ROWS, COLUMNS = (4, 2, 1), 4 if WIDE else 2  # of tiles, whose sums are in registers
 INTEGERS, REALS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
+_REALS = ir.VectorType(F32, AT_ONCE)
+PLANES = 8
 IN_HALVES = 8, 4, 2, 1  # lanes that `row_product` adds to others, in turn
 _UNROLLED = 4
-VNNI = "avx512vnni" in FEATURES
-_DOTS = dot_avx512bw if _WIDE else dot_avx2 if COUNTING == "avx2" or "avx2" in FEATURES else None
 
 
 class ByteRows(NamedTuple):
@@ -66,19 +62,19 @@ class Panel(NamedTuple):
 
 
 @intrinsic
-def dot_blocks(typingctx, x, row, rows, begin, panel, column, apart, deep, totals, to, next_row):
+def dot_blocks(typingctx, x, row, rows, begin, panel, column, apart, planes, totals, to, next_row):
     """totals[to + r next_row + 16 c + i] += the products of `rows` rows and COLUMNS outputs, r < rows, c < COLUMNS.
 
     In the blocks of a `Panel`, from block `begin` of `ByteRows` on: sum i has groups i, i + 16, .. as `group_product`
-    adds them. rows is one of ROWS; deep says that codes may be more than 127.
+    adds them. rows is one of ROWS; codes have so many planes.
     """
     i64 = types.int64
-    signature = types.void(x, i64, i64, i64, panel, i64, i64, types.boolean, totals, i64, i64)
+    signature = types.void(x, i64, i64, i64, panel, i64, i64, i64, totals, i64, i64)
 
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
         (row, rows, begin), (blocks, vectors) = args[5:8], args[12:14]
-        column, apart, deep = args[14:17]
+        column, apart, planes = args[14:17]
         wide, narrow = builder.mul(vectors, const(BYTES)), const(LANES)
         place = builder.add(builder.mul(row, args[4]), begin)  # of the first row's first block
         x = pointer(context, builder, signature, args, 0, builder.mul(place, wide))
@@ -89,13 +85,10 @@ def dot_blocks(typingctx, x, row, rows, begin, panel, column, apart, deep, total
         size = context.make_array(signature.args[11])(context, builder, args[11]).nitems
         target = pointer(context, builder, signature, args, 17, args[18])
         operands = [x, *of_rows, args[4], w, *constants, size, blocks, vectors, apart, target, args[19]]
-        for count in ROWS:
-            for many in (False, True) if not VNNI else (False,):
-                same = builder.icmp_signed("==", rows, const(count))
-                if not VNNI:
-                    same = builder.and_(same, builder.icmp_unsigned("==", deep, ir.Constant(deep.type, many)))
-                with builder.if_then(same):
-                    builder.call(_function(builder.module, count, many), operands)
+        number = builder.add(builder.shl(planes, const(4)), rows)
+        forms = product(range(1, PLANES + 1), ROWS)
+        cases = {(count << 4) + several: partial(_function, several, adder_of(count)) for count, several in forms}
+        call_one(builder, number, cases, operands)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -112,9 +105,25 @@ def sum_of_lanes(typingctx, totals, at):
     return types.float32(totals, types.int64), codegen
 
 
-def _function(module, rows, deep):
-    """Build the loop over blocks for so many rows, and codes that may be more than 127 or not."""
-    name = f"quantarray.dot_blocks.{rows}.{int(deep)}"
+def call_one(builder, number, cases, operands):
+    """Call cases[number](module), of functions, with the operands: the number is known when the kernel runs."""
+    after = builder.append_basic_block()
+    choice = builder.switch(number, after)
+    for case, function_of in cases.items():
+        block = builder.append_basic_block()
+        choice.add_case(const(case), block)
+        builder.position_at_end(block)
+        builder.call(function_of(builder.module), operands)
+        builder.branch(after)
+    builder.position_at_end(after)
+
+
+def _function(rows, adder, module):
+    """Build the loop over blocks for so many rows, whose products an adder adds.
+
+    Lanes that are multiplied at once come first, then others: sums of whole blocks would leave the registers of AVX2.
+    """
+    name = f"quantarray.dot_blocks.{rows}.{adder.__name__}"
     if name in module.globals:
         return module.globals[name]
     byte, real = I8.as_pointer(), F32.as_pointer()
@@ -123,97 +132,64 @@ def _function(module, rows, deep):
     builder = ir.IRBuilder(function.append_basic_block())
     x, shares, starts, sums, row_blocks, w, scales, lows, size, blocks, vectors, apart, totals, next_row = function.args
     tile = [(r, c) for r in range(rows) for c in range(COLUMNS)]
-    slots = {place: slot_of(builder, INTEGERS(None)) for place in tile}
-    times, offset = factor(builder, apart), builder.icmp_signed("!=", size, const(0))
-
-    def load_bytes(data, before, at):
-        place = builder.add(builder.mul(builder.add(before, block), builder.mul(vectors, const(BYTES))), at)
-        return builder.load(place_of(builder, data, place, INTEGERS), align=4)
-
-    def load(data, before):
-        place = builder.mul(builder.add(before, block), const(LANES))
-        return builder.load(place_of(builder, data, place, REALS), align=4)
-
+    slots = {place: slot_of(builder, adder.KIND(None)) for place in tile}
+    times, offset = factor(builder, apart, AT_ONCE), builder.icmp_signed("!=", size, const(0))
     of_rows = [builder.mul(row_blocks, const(r)) for r in range(rows)]
     of_outputs = [builder.mul(blocks, const(c)) for c in range(COLUMNS)]
     with cgutils.for_range(builder, blocks) as step:
-        block = step.index
-        for slot in slots.values():
-            builder.store(INTEGERS(None), slot)
-        with cgutils.for_range(builder, builder.udiv(vectors, const(_UNROLLED))) as part:
-            for u in range(_UNROLLED):
-                at = builder.add(builder.mul(part.index, const(_UNROLLED * BYTES)), const(u * BYTES))
-                weights = [load_bytes(w, before, at) for before in of_outputs]
-                for r, before in enumerate(of_rows):
-                    codes = load_bytes(x, before, at)
-                    for c, weight in enumerate(weights):
-                        slot = slots[r, c]
-                        builder.store(add_dots(builder, builder.load(slot), weight, codes, deep), slot)
-        steps = [load(scales, before) for before in of_outputs]
-        for r, before in enumerate(of_rows):
-            share = load(shares, before)
-            start = load(starts, before)
-            for c in range(COLUMNS):
-                place = _place(builder, totals, r, c, next_row)
-                total = builder.load(place, align=4)
-                builder.store(
-                    add_groups(builder, total, builder.load(slots[r, c]), times, start, steps[c], share), place, align=4
-                )
-        with builder.if_then(offset):
-            low = [load(lows, before) for before in of_outputs]
+
+        def load_bytes(data, before, at, block=step.index):
+            place = builder.mul(builder.add(before, block), builder.mul(vectors, const(BYTES)))
+            return builder.load(place_of(builder, data, builder.add(place, at), Quads.KIND), align=4)
+
+        for first in range(0, LANES, AT_ONCE):
+
+            def load(data, before, block=step.index, first=first):
+                place = builder.add(builder.mul(builder.add(before, block), const(LANES)), const(first))
+                return builder.load(place_of(builder, data, place, _REALS), align=4)
+
+            for slot in slots.values():
+                builder.store(adder.KIND(None), slot)
+            with cgutils.for_range(builder, builder.udiv(vectors, const(_UNROLLED))) as part:
+                for u in range(_UNROLLED):
+                    at = builder.add(builder.mul(part.index, const(_UNROLLED * BYTES)), const(u * BYTES + 4 * first))
+                    weights = [load_bytes(w, before, at) for before in of_outputs]
+                    for r, before in enumerate(of_rows):
+                        codes = load_bytes(x, before, at)
+                        for c, weight in enumerate(weights):
+                            slot = slots[r, c]
+                            builder.store(adder.add(builder, builder.load(slot), weight, codes), slot)
+            places = {}
+            for r, c in tile:
+                place = builder.add(builder.mul(next_row, const(r)), const(c * LANES + first))
+                places[r, c] = place_of(builder, totals, place, _REALS)
+            steps = [load(scales, before) for before in of_outputs]
             for r, before in enumerate(of_rows):
-                several = load(sums, before)
+                share, start = load(shares, before), load(starts, before)
                 for c in range(COLUMNS):
-                    place = _place(builder, totals, r, c, next_row)
-                    total = add_product(builder, low[c], several, builder.load(place, align=4))
-                    builder.store(total, place, align=4)
+                    total, dots = builder.load(places[r, c], align=4), adder.whole(builder, builder.load(slots[r, c]))
+                    total = add_groups(builder, total, dots, times, start, steps[c], share)
+                    builder.store(total, places[r, c], align=4)
+            with builder.if_then(offset):
+                low = [load(lows, before) for before in of_outputs]
+                for r, before in enumerate(of_rows):
+                    several = load(sums, before)
+                    for c in range(COLUMNS):
+                        total = add_product(builder, low[c], several, builder.load(places[r, c], align=4))
+                        builder.store(total, places[r, c], align=4)
     builder.ret_void()
     return function
 
 
-def _place(builder, totals, r, c, next_row):
-    return place_of(builder, totals, builder.add(builder.mul(next_row, const(r)), const(c * LANES)), REALS)
-
-
-def factor(builder, apart):
+def factor(builder, apart, lanes=LANES):
     """Return a vector of the integer by which the levels of weights are apart."""
-    return splat(builder, builder.sitofp(apart, F32), LANES)
+    return splat(builder, builder.sitofp(apart, F32), lanes)
 
 
 def add_groups(builder, total, sums, times, start, step, share):
     """Return total + (sums * times + start) * (step * share), a group a lane, rounded twice."""
-    whole = add_product(builder, builder.sitofp(sums, REALS), times, start)  # of integers below 2**24: exact
+    whole = add_product(builder, builder.sitofp(sums, total.type), times, start)  # of integers below 2**24: exact
     return add_product(builder, whole, builder.fmul(step, share), total)
-
-
-def _add_dots(builder, total, weights, codes, deep):
-    short, wide = _DOTS.SHORT, _DOTS.WIDE
-    if deep:
-        return wide.add(builder, total, wide.parts(builder, weights, False), wide.parts(builder, codes, True))
-    return builder.add(total, short.whole(builder, short.add(builder, ir.Constant(short.sums, None), weights, codes)))
-
-
-def add_dots(builder, total, weights, codes, deep):
-    """Return total + sums of 4 products of neighbours, of unsigned and signed bytes."""
-    if VNNI:
-        return Vnni.add(builder, total, weights, codes)
-    if _DOTS is not None:
-        each = _DOTS.WIDE.lanes
-        parts = ([lanes_of(builder, v, i, each) for v in (total, weights, codes)] for i in range(0, LANES, each))
-        return joined(builder, [_add_dots(builder, *part, deep) for part in parts])
-    # Products of even and of odd bytes, as words
-    halves = ir.VectorType(I16, 2 * LANES)
-    eight = ir.Constant(halves, [8] * halves.count)
-    w, a = (builder.bitcast(side, halves) for side in (weights, codes))
-    even = builder.and_(w, ir.Constant(halves, [255] * halves.count)), builder.ashr(builder.shl(a, eight), eight)
-    odd = builder.lshr(w, eight), builder.ashr(a, eight)
-    kind = ir.VectorType(I32, 2 * LANES)
-    for pair in (even, odd):
-        products = builder.mul(*(builder.sext(side, kind) for side in pair))
-        for first in (0, 1):
-            every = ir.Constant(INTEGERS, list(range(first, 2 * LANES, 2)))
-            total = builder.add(total, builder.shuffle_vector(products, products, every))
-    return total
 
 
 def sums_of(builder, vectors, sizes, add):

@@ -140,7 +140,7 @@ def _multiply(x, w, unit, some, panels, out, first, last):
                 several = _tallest(stop - at)
                 for c in range(0, outputs_here, COLUMNS):
                     to = ((at - row) * some + c) * LANES
-                    dot_blocks(x, at, several, begin, panel, c, w.apart, w.planes == 8, totals, to, some * LANES)
+                    dot_blocks(x, at, several, begin, panel, c, w.apart, w.planes, totals, to, some * LANES)
                 at += several
         for r in range(row, stop):
             for c in range(outputs_here):
@@ -149,7 +149,7 @@ def _multiply(x, w, unit, some, panels, out, first, last):
 
 @Kernel
 def _multiply_few(x, w, unit, out, first, last):
-    rows, length, deep = out.shape[0], unit // 4, w.planes == 8
+    rows, length = out.shape[0], unit // 4
     scales, scratch = empty_floats(LANES * x.blocks), np.empty(max(scratch_of(w.step), scratch_of(w.low)), np.float32)
     lows = scales[:0] if is_none(w.low) else empty_floats(LANES * x.blocks)
     totals, ends = empty_floats((rows + 1) * LANES), np.zeros(LANES * w.planes * _WORDS, np.uint64)
@@ -160,12 +160,12 @@ def _multiply_few(x, w, unit, out, first, last):
         words = RowsOfWords(w.words, o * w.length, w.length, between, w.planes)
         steps = _constants_of(w.step, o, here, w, scratch, scales, x.blocks)
         of_lows = _constants_of(w.low, o, here, w, scratch, lows, x.blocks)
-        dot_group_rows(x, rows, 0, words, whole, unit, steps, of_lows, w.apart, deep, here, totals)
+        dot_group_rows(x, rows, 0, words, whole, unit, steps, of_lows, w.apart, here, totals)
         if whole < x.blocks:
             for c in range(here):
                 _copy_end(w, o + c, whole * length, length, ends, c * _WORDS, LANES * _WORDS)
             words = RowsOfWords(ends, 0, _WORDS, LANES * _WORDS, w.planes)
-            dot_group_rows(x, rows, whole, words, 1, unit, steps, of_lows, w.apart, deep, here, totals)
+            dot_group_rows(x, rows, whole, words, 1, unit, steps, of_lows, w.apart, here, totals)
         for r in range(rows):
             if here == LANES:
                 fold_rows(totals, r * LANES, rows * LANES, out.reshape(-1), r * out.shape[1] + o)

@@ -15,15 +15,14 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..float32.product_tile import add_product
-from ..llvm.masks import ask_for
-from ..llvm.vectors import F32, I8, I32, I64, const, own_function, place_of, pointer, slot_of
+from ..llvm.vectors import F32, I8, I32, I64, const, joined, lanes_of, own_function, place_of, pointer, slot_of
 from ..llvm.views import flat
-from .group_bytes import AHEAD, BYTES, LANES, codes_of_lanes, lanes_of_groups, raised_codes_of_lanes
-from .group_dots import IN_HALVES, INTEGERS, REALS, VNNI, add_dots, add_groups, factor, sums_of
+from .byte_sums import AT_ONCE, VNNI, Quads, Shorts, adder_of
+from .group_bytes import BYTES, LANES, ask_ahead, codes_of_lanes, lanes_of_groups, raised_codes_of_lanes
+from .group_dots import IN_HALVES, INTEGERS, PLANES, REALS, add_groups, call_one, factor, sums_of
 
 MOST_ROWS = 4
 SHORT = 1, 2, 4  # words of rows of which a block of `dot_byte_rows` has several
-_PLANES = 8
 
 
 class RowsOfWords(NamedTuple):
@@ -49,30 +48,29 @@ class RowsOfConstants(NamedTuple):
 
 
 @intrinsic
-def dot_group_rows(typingctx, x, rows, begin, w, blocks, unit, scales, lows, apart, deep, outputs, totals):
+def dot_group_rows(typingctx, x, rows, begin, w, blocks, unit, scales, lows, apart, outputs, totals):
     """totals[16 (rows o + r) + i] += the products of row r of `ByteRows` and output o of packed weights, r < rows.
 
     Of `RowsOfWords`, in `blocks` blocks of a row, from block `begin` of x and of `RowsOfConstants` on, of which lows
-    may be none: sum i has groups i, i + 16, .. as `group_product` adds them. rows is 1 to MOST_ROWS; deep says that
-    codes may be more than 127.
+    may be none: sum i has groups i, i + 16, .. as `group_product` adds them. rows is 1 to MOST_ROWS.
     """
     i64 = types.int64
-    signature = types.void(x, i64, i64, w, i64, i64, scales, lows, i64, types.boolean, i64, totals)
+    signature = types.void(x, i64, i64, w, i64, i64, scales, lows, i64, i64, totals)
 
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
         x_blocks, rows, begin, _, at, length, between, planes, blocks, unit = args[4:14]
         scales, lows = args[14:18], args[18:22]
-        apart, deep, outputs = args[22:25]
+        apart, outputs = args[22:24]
         wide, narrow = builder.mul(builder.lshr(unit, const(2)), const(BYTES)), const(LANES)
         x = pointer(context, builder, signature, args, 0, builder.mul(begin, wide))
         of_rows = [pointer(context, builder, signature, args, i, builder.mul(begin, narrow)) for i in (1, 2, 3)]
-        words, target = (pointer(context, builder, signature, args, i, first) for i, first in ((7, at), (25, None)))
+        words, target = (pointer(context, builder, signature, args, i, first) for i, first in ((7, at), (24, None)))
         skipped = builder.mul(begin, const(LANES))
         operands = [
             x, *of_rows, x_blocks, words, length, between, skipped, *scales, *lows, blocks, apart, outputs, target
         ]  # fmt: skip
-        _call(builder, _function, (16, 32), (rows, unit, planes, deep), operands)
+        _call(builder, _function, (16, 32), (rows, unit, planes), operands)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -93,26 +91,26 @@ def fold_rows(typingctx, totals, at, apart, out, to):
 
 
 @intrinsic
-def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, apart, planes, first, last, deep, out):
+def dot_byte_rows(typingctx, x, rows, blocks, words, between, length, apart, planes, first, last, out):
     """out[r apart + 16 (o - first) + i] = parts, i < 16, of the sum of products of row r of x and the packed weights of
     output o, first <= o < last.
 
     Planes are `between` words apart, the first from words[0] on, and have a row of `length` words for each output.
     Block b of x int8[rows blocks 8 64] has the bytes for the 8 words from 8 b on, the last block for the last 8 words,
     in the order of `spread`; the words after a shorter row are read too, and meet zeros. out int32; rows is 1 to
-    MOST_ROWS; deep says that codes may be more than 127.
+    MOST_ROWS.
 
     Where a row has 1, 2 or 4 words, a block has 8, 4 or 2 outputs, with the row's bytes for each, and
     out[r apart + lanes (o - first) + i] are `lanes` parts of an output's sum, 16 of a block.
     """
     i64 = types.int64
-    signature = types.void(x, i64, i64, words, i64, i64, i64, i64, i64, i64, types.boolean, out)
+    signature = types.void(x, i64, i64, words, i64, i64, i64, i64, i64, i64, out)
 
     def codegen(context, builder, signature, args):
-        _, rows, blocks, _, between, length, apart, planes, first, last, deep, _ = args
-        x, w, target = (pointer(context, builder, signature, args, i) for i in (0, 3, 11))
+        _, rows, blocks, _, between, length, apart, planes, first, last, _ = args
+        x, w, target = (pointer(context, builder, signature, args, i) for i in (0, 3, 10))
         operands = [x, blocks, w, between, length, apart, first, last, target]
-        _call(builder, _counting, (32,), (rows, const(32), planes, deep), operands)
+        _call(builder, _counting, (32,), (rows, const(32), planes), operands)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -151,60 +149,50 @@ def _pairs(builder, first, second):
 
 
 def _call(builder, function_of, units, form, operands):
-    """Call function_of(rows, unit, planes, deep, module) for the form of rows, unit, planes, deep that is passed."""
-    rows, unit, planes, deep = form
+    """Call function_of(rows, unit, planes, module) for the form of rows, unit, planes that is passed."""
+    rows, unit, planes = form
     number = builder.add(builder.shl(unit, const(4)), builder.add(planes, builder.shl(rows, const(10))))
-    if not VNNI:
-        number = builder.add(number, builder.shl(builder.zext(deep, I64), const(13)))
-    heights, counts = range(1, MOST_ROWS + 1), range(1, _PLANES + 1)
-    forms = product((False, True) if not VNNI else (False,), heights, units, counts)
+    forms = product(range(1, MOST_ROWS + 1), units, range(1, PLANES + 1))
     cases = {
-        (many << 13) + (height << 10) + (width << 4) + count: partial(function_of, height, width, count, many)
-        for many, height, width, count in forms
+        (height << 10) + (width << 4) + count: partial(function_of, height, width, count)
+        for height, width, count in forms
     }
     call_one(builder, number, cases, operands)
 
 
-def call_one(builder, number, cases, operands):
-    """Call cases[number](module), of functions, with the operands: the number is known when the kernel runs."""
-    after = builder.append_basic_block()
-    choice = builder.switch(number, after)
-    for case, function_of in cases.items():
-        block = builder.append_basic_block()
-        choice.add_case(const(case), block)
-        builder.position_at_end(block)
-        builder.call(function_of(builder.module), operands)
-        builder.branch(after)
-    builder.position_at_end(after)
-
-
-def _products(builder, x, of_rows, block, places, unit, deep):
+def _products(builder, x, of_rows, block, places, unit):
     """Return each row's sums of products of its bytes in a block and the codes of the planes at `places`.
 
     They begin with 0 in each block, as instructions that add to the sums of the last one would wait for it.
     """
-    vectors, sums, last = unit // 4, [INTEGERS(None) for _ in of_rows], 0
+    vectors, adder, of_parts = unit // 4, adder_of(len(places)), []
     for place in places:
-        ask_for(builder, place, const(AHEAD), 1, 2)
+        ask_ahead(builder, place)
     lanes = [lanes_of_groups(builder, place, unit) for place in places]
-    for v, codes, place in _codes(builder, lanes, vectors, len(of_rows)):
-        for r, before in enumerate(of_rows):
-            if place < last:
-                sums[r] = builder.ashr(sums[r], ir.Constant(INTEGERS, [last - place] * LANES))
-            at = builder.mul(builder.add(before, block), const(vectors * BYTES))
-            row = builder.load(place_of(builder, x, builder.add(at, const(v * BYTES)), INTEGERS), align=4)
-            sums[r] = add_dots(builder, sums[r], codes, row, deep)
-        last = place
-    return sums
+    firsts = [builder.mul(builder.add(before, block), const(vectors * BYTES)) for before in of_rows]
+    for first in range(0, LANES, AT_ONCE):
+        some = [lanes_of(builder, lane, first, AT_ONCE) for lane in lanes]
+        sums, last = [adder.KIND(None) for _ in of_rows], 0
+        for v, codes, place in _codes(builder, some, vectors, len(of_rows)):
+            for r, at in enumerate(firsts):
+                if place < last:
+                    sums[r] = builder.ashr(sums[r], ir.Constant(adder.KIND, [last - place] * adder.KIND.count))
+                at = builder.add(at, const(v * BYTES + 4 * first))
+                row = builder.load(place_of(builder, x, at, Quads.KIND), align=4)
+                sums[r] = adder.add(builder, sums[r], codes, row)
+            last = place
+        of_parts.append([adder.whole(builder, total) for total in sums])
+    return [joined(builder, list(parts)) for parts in zip(*of_parts, strict=True)]
 
 
 def _codes(builder, lanes, vectors, rows):
-    """Yield (v, codes times 2**place, place): of one row VNNI takes codes where they are in a byte.
+    """Yield (v, codes times 2**place, place): of one row codes are taken where they are in a byte, or in half of it.
 
     Its sums are moved then, which takes more of many rows than to move the codes that all meet.
     """
-    if VNNI and rows == 1:
-        yield from raised_codes_of_lanes(builder, lanes, vectors)
+    adder = adder_of(len(lanes))
+    if rows == 1 and (VNNI or adder is Shorts):
+        yield from raised_codes_of_lanes(builder, lanes, vectors, 4 if adder is Shorts else 8)
     else:
         yield from ((v, codes, 0) for v, codes in enumerate(codes_of_lanes(builder, lanes, vectors)))
 
@@ -213,9 +201,9 @@ def planes_of(builder, words, between, planes):
     return [builder.gep(words, [builder.mul(between, const(plane))]) for plane in range(planes)]
 
 
-def _counting(rows, unit, planes, deep, module):
+def _counting(rows, unit, planes, module):
     """Build the loops over outputs and blocks of `dot_byte_rows`."""
-    name = f"quantarray.dot_byte_rows.{rows}.{planes}.{int(deep)}"
+    name = f"quantarray.dot_byte_rows.{rows}.{planes}"
     if name in module.globals:
         return module.globals[name]
     word, lane = I64.as_pointer(), I32.as_pointer()
@@ -237,7 +225,7 @@ def _counting(rows, unit, planes, deep, module):
             before = builder.mul(block.index, const(unit // 4))
             at = builder.add(row, builder.select(builder.icmp_signed("<", before, end), before, end))
             places = [builder.gep(plane, [at]) for plane in of_planes]
-            sums = _products(builder, x, of_rows, block.index, places, unit, deep)
+            sums = _products(builder, x, of_rows, block.index, places, unit)
             for slot, total in zip(slots, sums, strict=True):
                 builder.store(builder.add(builder.load(slot), total), slot)
         at = builder.mul(number, const(LANES))
@@ -248,9 +236,9 @@ def _counting(rows, unit, planes, deep, module):
     return function
 
 
-def _function(rows, unit, planes, deep, module):
+def _function(rows, unit, planes, module):
     """Build the loops over outputs and blocks for so many rows and planes, of groups of `unit` elements."""
-    name = f"quantarray.dot_group_rows.{rows}.{unit}.{planes}.{int(deep)}"
+    name = f"quantarray.dot_group_rows.{rows}.{unit}.{planes}"
     if name in module.globals:
         return module.globals[name]
     byte, real, word = I8.as_pointer(), F32.as_pointer(), I64.as_pointer()
@@ -285,9 +273,9 @@ def _function(rows, unit, planes, deep, module):
 
             at = builder.add(row, builder.mul(block.index, const(unit // 4)))
             places = [builder.gep(plane, [at]) for plane in of_planes]
-            dots = _products(builder, x, of_rows, block.index, places, unit, deep)
+            dots = _products(builder, x, of_rows, block.index, places, unit)
             for first, size in stored:
-                ask_for(builder, builder.gep(first, [builder.mul(block.index, size)]), const(AHEAD), 1, 2)
+                ask_ahead(builder, builder.gep(first, [builder.mul(block.index, size)]))
             step, constants = of_block(scales, first_scale), [builder.mul(before, const(LANES)) for before in of_rows]
             for slot, dot, before in zip(slots, dots, constants, strict=True):
                 start, share = of_block(starts, before), of_block(shares, before)

@@ -13,13 +13,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..float32.product_tile import add_product
-from ..llvm.masks import ask_for
 from ..llvm.vectors import F32, I8, I32, I64, const, own_function, place_of, pointer, slot_of
 from ..llvm.views import flat
+from .byte_sums import VNNI
 from .dot_avx512vnni import Vnni
-from .group_bytes import AHEAD, BYTES, LANES, codes_of_lanes, lanes_of_groups
-from .group_dots import IN_HALVES, INTEGERS, REALS, VNNI, sums_of
-from .group_rows import call_one, planes_of
+from .group_bytes import BYTES, LANES, ask_ahead, codes_of_lanes, lanes_of_groups
+from .group_dots import IN_HALVES, INTEGERS, REALS, call_one, sums_of
+from .group_rows import planes_of
 
 HAS_TALL = VNNI
 TALL = 8  # rows
@@ -220,7 +220,7 @@ def _add_products(builder, rows, weights, between, planes, vectors, slots, twice
     for first in weights:
         places = planes_of(builder, first, between, planes)
         for place in places:
-            ask_for(builder, place, const(AHEAD), 1, 2)
+            ask_ahead(builder, place)
         lanes = [lanes_of_groups(builder, place, 4 * vectors) for place in places]
         codes.append(codes_of_lanes(builder, lanes, vectors))
     for v, pair in enumerate(zip(*codes, strict=True)):

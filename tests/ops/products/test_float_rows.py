@@ -219,6 +219,23 @@ def test_few_rows_at_the_bound_of_sums(k, rows):
         np.testing.assert_array_equal(qa.linear(x, w, quantize_x="row"), x[:, :1] * np.float32([[255 * k, 255 * k]]))
 
 
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_the_largest_sums_of_units(bits):
+    """Products that fill the 16 bits in which AVX2 adds those of few bits."""
+    w = qa.encode(np.full((35, 520), 2**bits - 1), range(2**bits))
+    for rows in (1, 2, 4, 9, 40):
+        x = np.where(np.arange(rows)[:, None] % 2, np.ones((rows, 520)), -1).astype(np.float32)
+        for run in (16, 32, "row"):
+            exact = (2**bits - 1) * 520 * x[:, :1]
+            if run != "row":
+                np.testing.assert_array_equal(qa.linear(x, w, quantize_x=run), in_groups(x, w, run))
+            np.testing.assert_allclose(qa.linear(x, w, quantize_x=run), np.repeat(exact, 35, axis=1), 1e-6)
+        codes, out = np.full((rows, 520), -128, np.int8), np.empty((rows, 35), np.float32)
+        none = np.empty(0, np.float32)
+        kernel("cpu", "byte_row_product")(codes, np.ones(rows, np.float32), w.words, 0, 1, none, none, out)
+        np.testing.assert_array_equal(out, -128 * 520 * (2**bits - 1))
+
+
 def test_few_rows_lay_nothing_out():
     w = qa.from_codes(RNG.integers(0, 3, (64, 2048), dtype=np.uint8), qa.ternary)
     qa.linear(RNG.normal(size=(few_rows("cpu"), 2048)).astype(np.float32), w, quantize_x="row")

@@ -28,7 +28,7 @@ from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
 from .amx_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, DOT_WIDE, UNIT
 from .dot_amx import dot_rows
-from .dot_tile import dot_codes, dot_sums, dot_tile, most_quads
+from .dot_tile import DOT_FOLDED, dot_codes, dot_sums, dot_tile, most_quads
 from .expand import expand
 from .im2row import line_up, row_bytes, whole_spans
 from .interface import QUAD
@@ -63,7 +63,7 @@ def _task(x, fixed):
 
 
 def quads_of_terms(x_terms, w_terms):
-    """Return how many quads of products are added in 16 bits; None where all sums have 32."""
+    """Return how many quads of products are added in 16 bits, `Quads` for some in turn; None for sums of 32 bits."""
     base, unit, _, _ = bytes_of_levels.py_func(w_terms)
     last = base + unit * (2 ** int(w_terms[0, 1]) - 1)
     return None if UNIT is not None else most_quads(2 ** int(x_terms[0, 1]) - 1, max(abs(base), abs(last)))
@@ -71,7 +71,7 @@ def quads_of_terms(x_terms, w_terms):
 
 def passes(most):
     """Return what 4 pixels by 32 channels by a word take, in units of `../costs.py`, with `most_quads`."""
-    return DOT_WIDE if most is None else DOT_PASSES
+    return DOT_WIDE if most is None else DOT_FOLDED if isinstance(most, tuple) else DOT_PASSES
 
 
 def are_int32(values, extra):
@@ -80,7 +80,7 @@ def are_int32(values, extra):
 
 
 def words_at_once(most, words):
-    """Return how many of some words are summed at once: all, or as many as 16 bits hold the sums of."""
+    """Return how many of some words are summed up to the end: all, or as many as 16 bits hold the sums of."""
     raise NotImplementedError
 
 
@@ -129,7 +129,7 @@ def _are_int32(values, extra):
 
 @overload(words_at_once)
 def _words_at_once(most, words):
-    if isinstance(most, types.NoneType):
+    if isinstance(most, types.NoneType | types.BaseTuple):
         return lambda most, words: words
     return lambda most, words: min(words, most // (WORD // QUAD))
 

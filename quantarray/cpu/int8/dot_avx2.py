@@ -1,10 +1,12 @@
 """Dot products by AVX2: vpmaddubsw adds pairs of products in 16 bits, where they must fit, vpmaddwd pairs of any.
 
 Products of few bits are added in 16 bits for as many quads as these hold (`most_quads`): 32 products take two
-instructions of 256 bits. All others are products of words, to which pixels and weights are widened in registers.
+instructions of 256 bits. Where these are less than a word has, their sums are added in 32 bits every few quads. All
+others are products of words, to which pixels and weights are widened in registers.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -14,9 +16,10 @@ from ..llvm.vectors import I8, I16, I32
 from .interface import tile_dotter, tile_writers
 
 # Pairs of planes that `count_tile` counts in the same time, of products in 16 bits and of wide ones: see `../costs.py`
-DOT_PASSES, DOT_WIDE = 3.6, 8
+DOT_PASSES, DOT_FOLDED, DOT_WIDE = 3.6, 4.5, 8
 DOT_ALONE = 1
 _LEAST_QUADS = 16  # those of a word, by which contractions are cut
+_FEWEST_QUADS = 4  # of 8 bits by 5: of 8 by 6, whose sums are folded every two, words took as long
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,25 @@ class Short(_Bytes):
         return self._call(builder, False, total, ir.Constant(self.sums, [1] * self.sums.count))
 
 
+class Folded(Short):
+    """Add products of some quads in 16 bits, and their sums in 32 bits."""
+
+    @property
+    def sums(self):
+        return ir.VectorType(I32, self.lanes)
+
+    @property
+    def some(self):
+        return super().sums
+
+    def fold(self, builder, total, some):
+        ones = ir.Constant(self.some, [1] * self.some.count)
+        return builder.add(total, self._call(builder, False, some, ones))
+
+    def whole(self, builder, total):
+        return total
+
+
 class Wide(_Bytes):
     """Multiply words: bytes at even and at odd places."""
 
@@ -86,18 +108,30 @@ class Wide(_Bytes):
         return total
 
 
-def kernel_of(short, wide):
+class Quads(NamedTuple):
+    """A number of quads, fewer than a word has, whose products 16 bits hold."""
+
+    quads: int
+
+
+def kernel_of(short, folded, wide):
     """Return a function that chooses by Numba's type of `most_quads`."""
-    return lambda most: wide if isinstance(most, types.NoneType) else short
+
+    def chosen(most):
+        if isinstance(most, types.NoneType):
+            return wide
+        return folded if isinstance(most, types.BaseTuple) else short
+
+    return chosen
 
 
 def most_quads(code, byte):
-    """Return how many quads of products of codes and bytes, up to these magnitudes, 16 bits hold; None for too few."""
+    """Return how many quads of products of codes and bytes, up to these magnitudes, 16 bits hold; None for none."""
     most = (2**15 - 1) // max(1, 2 * code * byte)
-    return most if most >= _LEAST_QUADS else None
+    return most if most >= _LEAST_QUADS else Quads(most) if most >= _FEWEST_QUADS else None
 
 
 # 16 channels of 4 pixels are 8 of the 16 registers; a second walk over the contraction takes the next 16
-SHORT, WIDE = Short(8, 16, 256), Wide(8, 16, 256)
-_CHOSEN = kernel_of(SHORT, WIDE)
+SHORT, FOLDED, WIDE = Short(8, 16, 256), Folded(8, 16, 256), Wide(8, 16, 256)
+_CHOSEN = kernel_of(SHORT, FOLDED, WIDE)
 dot_tile, (dot_sums, dot_codes) = tile_dotter(_CHOSEN), tile_writers(_CHOSEN)

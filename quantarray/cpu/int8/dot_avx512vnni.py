@@ -8,7 +8,7 @@ from ..runtime.isa import COUNTING
 from .interface import tile_dotter, tile_writers
 
 # Pairs of planes that are counted in the same time, by `count_tile` or by shuffles: see `../costs.py`
-DOT_PASSES = DOT_WIDE = 2.5 if COUNTING == "avx512bw" else 5
+DOT_PASSES = DOT_FOLDED = DOT_WIDE = 2.5 if COUNTING == "avx512bw" else 5
 DOT_ALONE = 1.25  # times as long a single block of 32 channels takes as one of two: its additions wait for each other
 _ROW = ir.VectorType(I32, 16)
 

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 
 from ..epilogue.codes_in_registers import checks_of, corrector, store_codes
 from ..epilogue.ranks import NO_CODES, shape_of
-from ..llvm.vectors import I8, I32, LANES, PAIR, TILE, const, place_of, pointer, slot_of, splat
+from ..llvm.vectors import I8, I32, I64, LANES, PAIR, TILE, const, place_of, pointer, slot_of, splat
 from ..llvm.views import flat
 
 HALF = LANES // 2  # channels that no instruction set's registers divide
@@ -26,6 +26,7 @@ def tile_dotter(kernel_of):
     `kernel.sweeps(lanes)` those of so many lanes of a pixel that registers hold in one walk over the contraction,
     `kernel.sums` the type of sums in it. `kernel.add(builder, sum, codes, weights)` adds products of 4 bytes a lane, of
     which `kernel.parts(builder, bytes, signed)` prepares each operand; `kernel.whole(builder, sum)` has 32 bits a lane.
+    A kernel with `fold(builder, sum, some)` adds so to each sum, every few quads, what `kernel.some` has of them.
     """
 
     @intrinsic
@@ -36,7 +37,8 @@ def tile_dotter(kernel_of):
 
         Spans first .. last of int64 spans[n 3], a `RunSpan`, are (first at, first row, number of both); k < 4. codes
         are uint8, weights `ByteWeights`, places a `View` of int64, and totals `Rows` of int32[4 32], one of each of 1
-        or 2 blocks. most is None, or an integer where 16 bits hold all sums of products: at most so many quads.
+        or 2 blocks. most is None, or an integer where 16 bits hold all sums of products: at most so many quads. It is
+        `Quads` where they hold those of fewer than a word has.
         """
         signature = types.void(codes, places, weights, spans, types.boolean, totals, most)
         kernel = kernel_of(most)
@@ -58,7 +60,7 @@ def tile_dotter(kernel_of):
                 for branch, blocks in ((one, 1), (two, 2)):
                     with branch:
                         for vectors in kernel.sweeps(blocks * LANES):
-                            sums = _sweep(builder, kernel, vectors, rows, (weights, args[5]), spans)
+                            sums = _sweep(builder, kernel, vectors, rows, (weights, args[5]), spans, args[-1])
                             _add(builder, sums, vectors, args[10], (totals, args[13]))
 
         return signature, codegen
@@ -189,7 +191,7 @@ def _each_tile(context, builder, signature, args, kernel, base, apart, store, cl
             following = place(builder.select(more, builder.add(loop.index, const(1)), last))
             rows, to, span = places[:TILE], places[TILE:], (spans, begin, end, (pixel, weight, quads))
             for vectors in kernel.sweeps(lanes):
-                store(_sweep(builder, kernel, vectors, rows, weights, span, fixed), vectors, to)
+                store(_sweep(builder, kernel, vectors, rows, weights, span, args[-1], fixed), vectors, to)
             if lanes <= LANES and clear:
                 clear(to, lanes)
             for slot, value in zip(slots, following, strict=True):
@@ -214,11 +216,12 @@ def _store_some(builder, vector, place, numbers, limit):
     builder.call(store, [vector, place, I32(4), mask])
 
 
-def _sweep(builder, kernel, vectors, rows, weights, spans, extra=None):
+def _sweep(builder, kernel, vectors, rows, weights, spans, most, extra=None):
     """Sum up some vectors of lanes: `vectors` are the numbers of their first lanes among the blocks' 32 or 64.
 
-    weights are (pointer, distance of blocks), spans (pointer, first, last, the first one's numbers), extra a pointer to
-    what is added to lanes. Returns sums by pixel and vector.
+    weights are (pointer, distance of blocks), spans (pointer, first, last, the first one's numbers), most the quads
+    that are added until a kernel folds their sums, extra a pointer to what is added to lanes. Returns sums by pixel and
+    vector.
     """
     row, (spans, first, last, span) = ir.VectorType(I32, kernel.lanes), spans
     starts, fixed = [ir.Constant(kernel.sums, None)] * len(vectors), None
@@ -237,19 +240,38 @@ def _sweep(builder, kernel, vectors, rows, weights, spans, extra=None):
         begin = builder.mul(weight, const(QUAD * LANES))
         starts = [builder.gep(column, [begin]) for column in columns]
         codes = [builder.bitcast(builder.gep(r, [builder.mul(pixel, const(QUAD))]), I32.as_pointer()) for r in rows]
-        with cgutils.for_range(builder, quads) as step:
-            place = builder.mul(step.index, const(QUAD * LANES))
+
+        def add(step, slots):
+            place = builder.mul(step, const(QUAD * LANES))
             loaded = [builder.load(place_of(builder, start, place, row), align=1) for start in starts]
             loaded = [kernel.parts(builder, one, True) for one in loaded]
             for p in range(TILE):
-                code = splat(builder, builder.load(builder.gep(codes[p], [step.index]), align=1), kernel.lanes)
+                code = splat(builder, builder.load(builder.gep(codes[p], [step]), align=1), kernel.lanes)
                 code = kernel.parts(builder, code, False)
                 for slot, column in zip(slots[p], loaded, strict=True):
                     builder.store(kernel.add(builder, builder.load(slot), code, column), slot)
+
+        if hasattr(kernel, "fold"):
+            _add_some(builder, kernel, slots, quads, most, add)
+        else:
+            with cgutils.for_range(builder, quads) as step:
+                add(step.index, slots)
     sums = [[kernel.whole(builder, builder.load(slot)) for slot in pixel] for pixel in slots]
     return (
         sums if fixed is None else [[builder.add(*pair) for pair in zip(pixel, fixed, strict=True)] for pixel in sums]
     )
+
+
+def _add_some(builder, kernel, slots, quads, most, add):
+    """Call `add(quad, slots)` for up to `most` quads at a time, and fold what is in these slots then."""
+    with cgutils.for_range_slice(builder, const(0), quads, most, I64) as (first, _):
+        some = [[slot_of(builder, kernel.some(None)) for _ in pixel] for pixel in slots]
+        left = builder.sub(quads, first)
+        with cgutils.for_range(builder, builder.select(builder.icmp_signed("<", left, most), left, most)) as step:
+            add(builder.add(first, step.index), some)
+        for pixel, parts in zip(slots, some, strict=True):
+            for slot, part in zip(pixel, parts, strict=True):
+                builder.store(kernel.fold(builder, builder.load(slot), builder.load(part)), slot)
 
 
 def _first_span(builder, spans, first, last):

@@ -81,6 +81,11 @@ def check_thresholds(x, w, value):
         (range(256), 255, range(-128, 128), 0, 200),
         (range(-128, 128), 0, range(256), 255, 200),
         (range(128), 127, range(-127, 129), 255, 200),
+        # Sums of 8 and of 4 quads, the fewest that 16 bits hold before they are added in 32, and of a rest
+        (range(256), 255, range(-8, 8), 0, 200),
+        (range(-128, 128), 0, range(-8, 8), 0, 1100),
+        (range(256), 255, range(-15, 17), 31, 68),
+        (range(256), 255, range(-16, 16), 0, 12),
     ],
 )
 def test_at_bounds(levels_x, code_x, levels_w, code_w, k):

@@ -220,15 +220,17 @@ def called_by_python(kernel):
 
 
 @pytest.mark.skipif(not DOTS, reason="no dot products")
-@pytest.mark.parametrize(("name", "bits"), [("dot", (2, 8, 4)), ("winograd", (2, 4, 3))])
+@pytest.mark.parametrize(
+    ("name", "bits"), [("dot", ((2, 2), (8, 8), (8, 4), (4, 4), (8, 5), (7, 6))), ("winograd", ((2, 2), (4, 4), (3, 3)))]
+)
 def test_sums_of_16_and_of_32_bits_in_one_process(name, bits):
-    """Kernels take operands of the same types, whether 16 bits hold sums of products or not."""
+    """Kernels take operands of the same types, whether 16 bits hold sums of products, some of them, or none."""
     if name == "winograd" and UNIT is not None:
         pytest.skip("a matrix unit multiplies")
     rng = np.random.default_rng(0)
-    for number in bits:
-        x = qa.encode(rng.integers(0, 1 << number, (1, 9, 8, 130)), range(1 << number))
-        levels = range(-(1 << number - 1), 1 << number - 1)
+    for of_x, of_w in bits:
+        x = qa.encode(rng.integers(0, 1 << of_x, (1, 9, 8, 130)), range(1 << of_x))
+        levels = range(-(1 << of_w - 1), 1 << of_w - 1)
         w = qa.encode(rng.choice(levels, (40, 3, 3, 130)), levels)
         with products_by("conv"):
             expected = qa.conv2d(x, w, padding=1)

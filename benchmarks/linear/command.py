@@ -29,11 +29,11 @@ def parser(add):
         "linear", help="low-bit linear layers by us and by other programs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    subparser.add_argument("--only", default="", help="cases whose names have this text")
+    subparser.add_argument("--only", default="", help='cases whose names have this text, such as Q4_0 or "8 rows"')
     subparser.add_argument("--rows", action="append", type=count, help="of a layer, may be repeated; 1, 8, 64, 512")
     subparser.add_argument("--ring", action="store_true", help="layers of four times the last cache, not one layer")
     subparser.add_argument("--model", action="store_true", help="the layers of a ternary model of 2B, not one layer")
-    subparser.add_argument("--threads", type=count, default=1)
+    subparser.add_argument("--threads", type=count, default=1, help="of each program; 1")
     subparser.add_argument("--rounds", type=count, default=5, help="turns of each contender in a case")
     subparser.add_argument("--seconds", type=float, default=0.2, help="of a turn, which has at least one call")
     subparser.add_argument("--ggml", metavar="FOLDER", help="of libggml-base.so and libggml-cpu.so; libggml-python's")
@@ -42,6 +42,11 @@ def parser(add):
 
 
 def main(args):
+    if not any(args.only in case.name for case in _cases(args)):
+        kinds = ", ".join(dict.fromkeys(case.kind for case in _cases(args)))
+        sys.exit(f"linear: no case has {args.only!r} in its name; there are {kinds}")
+    if args.ggml and not os.path.isdir(args.ggml):
+        sys.exit(f"linear: --ggml: {args.ggml} is no folder")
     setup = Setup(args.threads, args.ggml and os.path.abspath(args.ggml))
     workers, absent = _started(CONTENDERS, setup)
     versions = {worker.name: worker.version for worker in workers}

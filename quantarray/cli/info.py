@@ -27,7 +27,7 @@ FEATURES = ("popcnt", "avx2", "avx512f", "avx512vpopcntdq", "amx-int8", "neon")
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("info", help="say what this machine or a file holds", description=__doc__)
-    parser.add_argument("file", type=Path, nargs="?", help="a file of arrays or of a network")
+    parser.add_argument("file", type=Path, nargs="?", help="a file of arrays, of a network, or of GGUF")
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
     parser.set_defaults(command=info)
 

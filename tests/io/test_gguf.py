@@ -234,13 +234,13 @@ def test_damaged_headers(tmp_path):
     assert "an array of the type 9" in said(5, "I", 9)
     assert "truncated" in said(6, "Q", 2**62)
     assert "a tensor has 5 axes, at most 4 are allowed" in said(8, "I", 5)
-    assert said(9, "Q", 2**62) == f"its tensor 'a' ({2**62},) has {2**64} bytes, and after 32 the next tensor begins"
+    assert said(9, "Q", 2**62) == f"its tensor 'a' ({2**62},) of {2**64} bytes has 32 bytes up to the next tensor"
     assert "has no elements, (0,)" in said(9, "Q", 0)
-    assert said(11, "Q", 32) == "its tensor 'a' (8,) has 32 bytes, and after 0 the next tensor begins"
+    assert said(11, "Q", 32) == "its tensor 'a' (8,) of 32 bytes has 0 bytes up to the next tensor"
     assert "has the offset 33, no multiple of 32" in said(11, "Q", 33)
     assert "'b' (2, 33) must have rows of whole Q4_0 blocks of 32" in said(14, "Q", 33)
-    assert "'b' (9, 32) has 162 bytes, and after 64 the file ends: it is truncated" in said(15, "Q", 9)
-    assert "'b' (2, 32) has 36 bytes, and after 0 the file ends" in said(17, "Q", 2**40)
+    assert "'b' (9, 32) of 162 bytes ends at byte " in said(15, "Q", 9)
+    assert "'b' (2, 32) of 36 bytes ends at byte " in said(17, "Q", 2**40)
     for text, wrong in ((b"\0GGUF", "it does not begin with GGUF"), (b"", "it is empty")):
         path.unlink()
         path.write_bytes(text)

@@ -76,7 +76,9 @@ class _Cursor:
         """Move on by some bytes, and return where they begin."""
         at = self.at
         if count > self.end - at:
-            raise FormatError(f"its header ends after {self.end - at} bytes where {count} follow: it is truncated")
+            raise FormatError(
+                f"its header has {count} bytes from byte {at} on, and the file {self.end} bytes: it is truncated"
+            )
         self.at = at + count
         return at
 
@@ -179,9 +181,10 @@ def _placed(
             raise FormatError(f"its tensor {name!r:.80} {shape} must have rows of whole {of.name} blocks of {of.block}")
         nbytes = None if of.nbytes is None else math.prod(shape) // of.block * of.nbytes + of.tail
         if room[name] < (nbytes or 0):
-            after = "the file ends: it is truncated" if name == order[-1] else "the next tensor begins"
-            held = max(0, room[name])
-            raise FormatError(f"its tensor {name!r:.80} {shape} has {nbytes} bytes, and after {held} {after}")
+            what, stop = f"its tensor {name!r:.80} {shape} of {nbytes} bytes", start + offset + (nbytes or 0)
+            if name == order[-1]:
+                raise FormatError(f"{what} ends at byte {stop} of a file of {end} bytes: it is truncated")
+            raise FormatError(f"{what} has {max(0, room[name])} bytes up to the next tensor")
         tensors[name] = Tensor(of, shape, start + offset, nbytes)
     return tensors
 

@@ -8,6 +8,7 @@ on every device and by any number of threads.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -104,13 +105,16 @@ def product(
 
 def check_runs(op: str, name: str, value: Any, small: tuple[int, ...] = ()) -> None:
     """Check for what becomes int8 together: "row", a multiple of 64 elements, one of `small`, or None."""
-    if value in (None, "row"):
+    if value is None or (isinstance(value, str) and value == "row"):
         return
-    if isinstance(value, str):
-        raise ValueError(f'{op}: {name} must be "row" or a number of elements, got {value!r}')
-    if (count := checks.integer(op, name, value, 1)) not in small and count % WORD_BITS:
-        named = ", ".join(['"row"', *map(str, small)]) + ("," if small else "")
-        raise ValueError(f"{op}: {name} must be {named} or a multiple of {WORD_BITS} elements, got {value!r}")
+    named = ", ".join(['"row"', *map(str, small)]) + ("," if small else "")
+    message = f"{op}: {name} must be {named} or a multiple of {WORD_BITS} elements, got {value!r}"
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        raise (ValueError if isinstance(value, str) else TypeError)(message) from None
+    if count not in small and (count < 1 or count % WORD_BITS):
+        raise ValueError(message)
 
 
 def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> str:

@@ -102,12 +102,15 @@ def linear(
             raise TypeError(f"{op}: {name} must be a {kind.__name__} or None, got {checks.kind(step)}")
     for name, value in (("quantize_x", quantize_x), ("rotate", rotate), ("normalize", normalize)):
         if value is not None and not floats:
-            got = f"{checks.kind(x)}{likely_fix.integers(x)}"
-            raise TypeError(f"{op}: {name} is for x of float32, float16 or bfloat16, got {got}")
+            fix = "pass x.astype(np.float32)" if getattr(x, "dtype", None) == np.float64 else f"leave {name} out"
+            raise TypeError(f"{op}: {name} is for x of float32, float16 or bfloat16, got {checks.kind(x)}; {fix}")
     if not (floats or isinstance(x, QuantArray)):
-        doubles = getattr(x, "dtype", None) == np.float64
-        likely = "; pass x.astype(np.float32)" if doubles else "; floats may be float32, float16 or bfloat16"
-        x = operand(op, "x", x, likely)
+        if getattr(x, "dtype", None) == np.float64:
+            raise TypeError(
+                f"{op}: x must be a QuantArray, or an array of int8, uint8, float32, float16 or bfloat16, got "
+                f"{checks.kind(x)}; pass x.astype(np.float32)"
+            )
+        x = operand(op, "x", x, "; floats may be float32, float16 or bfloat16")
     if not isinstance(w, QuantArray):
         w = bits(op, "w", w, likely_fix.swapped(op, x, w))
     if w.ndim != 2 or w.axis != 1:

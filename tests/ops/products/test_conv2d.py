@@ -221,7 +221,8 @@ def called_by_python(kernel):
 
 @pytest.mark.skipif(not DOTS, reason="no dot products")
 @pytest.mark.parametrize(
-    ("name", "bits"), [("dot", ((2, 2), (8, 8), (8, 4), (4, 4), (8, 5), (7, 6))), ("winograd", ((2, 2), (4, 4), (3, 3)))]
+    ("name", "bits"),
+    [("dot", [(2, 2), (8, 8), (8, 4), (4, 4), (8, 5), (7, 6)]), ("winograd", [(2, 2), (4, 4), (3, 3)])],
 )
 def test_sums_of_16_and_of_32_bits_in_one_process(name, bits):
     """Kernels take operands of the same types, whether 16 bits hold sums of products, some of them, or none."""

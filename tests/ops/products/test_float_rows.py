@@ -358,14 +358,21 @@ def test_a_gpu_gives_the_same(quantize_x):
         (lambda: qa.linear(X.astype(np.float64), W), TypeError, "float64"),
         (lambda: qa.linear(X, W, quantize_x=60), ValueError, 'must be "row", 16, 32, or a multiple of 64'),
         (lambda: qa.linear(X, W, quantize_x=100), ValueError, 'must be "row", 16, 32, or a multiple of 64'),
-        (lambda: qa.linear(X, W, quantize_x="column"), ValueError, 'must be "row" or a number'),
+        (lambda: qa.linear(X, W, quantize_x="column"), ValueError, 'must be "row", 16, 32, or a multiple of 64'),
+        (lambda: qa.linear(X, W, quantize_x=0), ValueError, 'must be "row", 16, 32, or a multiple of 64'),
+        (lambda: qa.linear(X, W, quantize_x=True), ValueError, "elements, got True"),
+        (lambda: qa.linear(X, W, quantize_x=32.0), TypeError, 'must be "row", 16, 32, or a multiple of 64'),
         (lambda: qa.linear(X * np.nan, W, quantize_x="row"), ValueError, "got nan at row 0, element 0"),
         (
             lambda: qa.linear(np.float32([[0] * 200, [*[1] * 199, np.inf]]), W, quantize_x=64),
             ValueError,
             "must be finite where it is quantised, got inf at row 1, element 199",
         ),
-        (lambda: qa.linear(np.ones((1, 200), np.int8), W, quantize_x="row"), TypeError, "quantize_x is for x of float"),
+        (
+            lambda: qa.linear(np.ones((1, 200), np.int8), W, quantize_x="row"),
+            TypeError,
+            "got int8 array .*; leave quantize_x out",
+        ),
         (lambda: qa.linear(X, W, out_dtype=np.int32), TypeError, "out_dtype must be one of float16, float32"),
         (lambda: qa.linear(X, W, out=np.empty((4, 30), np.float32)), ValueError, "out must be a writable NumPy array"),
     ],
@@ -449,5 +456,5 @@ def test_kernel_divide_rows(dtype, most):
 
 
 def test_doubles_are_named():
-    with pytest.raises(TypeError, match=r"got float64 array \(2, 200\); pass x.astype\(np.float32\)"):
+    with pytest.raises(TypeError, match=r"got float64 array \(2, 200\); pass x.astype\(np.float32\)$"):
         qa.linear(np.ones((2, 200)), W)

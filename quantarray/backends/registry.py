@@ -186,9 +186,10 @@ def writes_words(device: str, name: str, rows: int, channels: int, groups: int =
 
 
 @cache
-def few_rows(device: str) -> int:
-    """Return up to how many rows of int8 `byte_row_product` is faster than a product with weights laid out for it."""
-    return getattr(_costs(device), "FEW_ROWS", 0)
+def few_rows(device: str, planes: int) -> int:
+    """Return up to how many rows of int8 the words of weights are read in place: see the costs of a device."""
+    model = _costs(device)
+    return int(model.few_rows(planes)) if hasattr(model, "few_rows") else 0
 
 
 def _costs(device: str) -> ModuleType:

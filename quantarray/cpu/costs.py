@@ -13,6 +13,7 @@ from .int8.dot import EFFORT as DOT
 from .int8.dot import bytes_of_levels, passes, quads_of_terms
 from .int8.framed import EFFORT as FRAMED
 from .int8.framed import POSITIONS
+from .int8.group_rows import MOST_ROWS
 from .int8.interface import QUAD
 from .int8.tall_rows import HAS_TALL, TALL
 from .int8.windows import BAND
@@ -27,14 +28,27 @@ from .popcount.tile_tasks import workers_for
 from .popcount.tiles import IN_REGISTERS, WORD
 from .runtime.isa import NAME
 
-# Rows of `byte_row_product`: tiles of eight take 80 % of VNNI's rate, other products as much from 64 rows on
-FEW_ROWS = 4 if not HAS_TALL else 16 if UNIT is None else TALL
+_ROWS = 16  # that `byte_row_product` takes: others are as fast from about 64 on
+_FEW_PLANES = 5  # of which bytes are made in less time than others take to reach their rate (Zen 3)
 _PLANES = 8  # that a byte holds
 _BITS = 64  # of a word
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
 _PACK = 50  # a word of a tile's windows is made of bytes
 _CALL = 1000  # a kernel's call
 _ALONE = 0.53 if IN_REGISTERS else 0.4  # of what counting four pixels takes, where a product is of one
+
+
+def few_rows(planes):
+    """Return up to how many rows of int8 `byte_row_product` is faster than a product with weights laid out for it.
+
+    By VNNI, tiles of eight rows take 80 % of its rate. Without, 16 rows by 4096x4096 of 4 bits take 5.0 ms and 6.3 laid
+    out, 8 rows of 8 bits 6.3 and 6.0 (AVX2, Zen 3).
+    """
+    if HAS_TALL:
+        return _ROWS if UNIT is None else TALL
+    if UNIT is not None or not DOTS:
+        return MOST_ROWS
+    return _ROWS if planes <= _FEW_PLANES else TALL
 
 
 class Counting(NamedTuple):

@@ -137,7 +137,7 @@ def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> 
         return GROUPS
     if w.dtype.kind == "table" or w.group is not None:  # integers by tables, or by each group, took 1000 times as long
         return ROUNDED
-    few = quantize_x == "row" and rows <= few_rows(device)
+    few = quantize_x == "row" and rows <= few_rows(device, w.bits)
     return WORDS if few and is_in_place(w) else INTEGERS
 
 

@@ -173,18 +173,18 @@ FORMS = {
 def test_few_rows_from_words(form, k, outputs):
     """Few rows have a kernel of their own, some by four or eight, and the same results as those rows among more."""
     w = FORMS[form](RNG.integers(0, 256, (outputs, k), dtype=np.uint8))
-    x = RNG.normal(size=(few_rows("cpu") + 4, k)).astype(np.float32)
+    x = RNG.normal(size=(few_rows("cpu", w.bits) + 4, k)).astype(np.float32)
     for part in (w, w[outputs // 3 :], w[::2]):
         expected = qa.linear(x, part, quantize_x="row")
-        for rows in range(1, few_rows("cpu") + 1):
+        for rows in range(1, few_rows("cpu", w.bits) + 1):
             np.testing.assert_array_equal(qa.linear(x[:rows], part, quantize_x="row"), expected[:rows])
 
 
 def test_words_that_leave_the_cache():
     """Rows meet some outputs after others, where the words of all are more than a cache holds."""
     w = FORMS["bytes"](RNG.integers(0, 256, (1100, 1100), dtype=np.uint8))
-    x = RNG.normal(size=(few_rows("cpu") + 4, 1100)).astype(np.float32)
-    y = qa.linear(x[: few_rows("cpu")], w, quantize_x="row")
+    x = RNG.normal(size=(few_rows("cpu", w.bits) + 4, 1100)).astype(np.float32)
+    y = qa.linear(x[: few_rows("cpu", w.bits)], w, quantize_x="row")
     np.testing.assert_array_equal(y, qa.linear(x, w, quantize_x="row")[: len(y)])
 
 
@@ -238,7 +238,7 @@ def test_the_largest_sums_of_units(bits):
 
 def test_few_rows_lay_nothing_out():
     w = qa.from_codes(RNG.integers(0, 3, (64, 2048), dtype=np.uint8), qa.ternary)
-    qa.linear(RNG.normal(size=(few_rows("cpu"), 2048)).astype(np.float32), w, quantize_x="row")
+    qa.linear(RNG.normal(size=(few_rows("cpu", w.bits), 2048)).astype(np.float32), w, quantize_x="row")
     assert w.nbytes_cached == 0
 
 

@@ -63,7 +63,7 @@ def _task(x, fixed):
 
 
 def quads_of_terms(x_terms, w_terms):
-    """Return how many quads of products are added in 16 bits, `Quads` for some in turn; None for sums of 32 bits."""
+    """Return how many quads of products are added in 16 bits, `SomeQuads` in turn; None for sums of 32 bits."""
     base, unit, _, _ = bytes_of_levels.py_func(w_terms)
     last = base + unit * (2 ** int(w_terms[0, 1]) - 1)
     return None if UNIT is not None else most_quads(2 ** int(x_terms[0, 1]) - 1, max(abs(base), abs(last)))
@@ -80,7 +80,7 @@ def are_int32(values, extra):
 
 
 def words_at_once(most, words):
-    """Return how many of some words are summed up to the end: all, or as many as 16 bits hold the sums of."""
+    """Return how many of some words are summed at once: all, or as many as 16 bits hold the sums of."""
     raise NotImplementedError
 
 

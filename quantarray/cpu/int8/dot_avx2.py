@@ -62,7 +62,7 @@ class Short(_Bytes):
         return builder.add(total, self._call(builder, True, codes, weights))
 
     def whole(self, builder, total):
-        return self._call(builder, False, total, ir.Constant(self.sums, [1] * self.sums.count))
+        return self._call(builder, False, total, ir.Constant(total.type, [1] * total.type.count))
 
 
 class Folded(Short):
@@ -77,8 +77,7 @@ class Folded(Short):
         return super().sums
 
     def fold(self, builder, total, some):
-        ones = ir.Constant(self.some, [1] * self.some.count)
-        return builder.add(total, self._call(builder, False, some, ones))
+        return builder.add(total, super().whole(builder, some))
 
     def whole(self, builder, total):
         return total
@@ -108,7 +107,7 @@ class Wide(_Bytes):
         return total
 
 
-class Quads(NamedTuple):
+class SomeQuads(NamedTuple):
     """A number of quads, fewer than a word has, whose products 16 bits hold."""
 
     quads: int
@@ -128,7 +127,7 @@ def kernel_of(short, folded, wide):
 def most_quads(code, byte):
     """Return how many quads of products of codes and bytes, up to these magnitudes, 16 bits hold; None for none."""
     most = (2**15 - 1) // max(1, 2 * code * byte)
-    return most if most >= _LEAST_QUADS else Quads(most) if most >= _FEWEST_QUADS else None
+    return most if most >= _LEAST_QUADS else SomeQuads(most) if most >= _FEWEST_QUADS else None
 
 
 # 16 channels of 4 pixels are 8 of the 16 registers; a second walk over the contraction takes the next 16

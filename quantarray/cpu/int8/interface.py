@@ -38,7 +38,7 @@ def tile_dotter(kernel_of):
         Spans first .. last of int64 spans[n 3], a `RunSpan`, are (first at, first row, number of both); k < 4. codes
         are uint8, weights `ByteWeights`, places a `View` of int64, and totals `Rows` of int32[4 32], one of each of 1
         or 2 blocks. most is None, or an integer where 16 bits hold all sums of products: at most so many quads. It is
-        `Quads` where they hold those of fewer than a word has.
+        `SomeQuads` where they hold those of fewer than a word has.
         """
         signature = types.void(codes, places, weights, spans, types.boolean, totals, most)
         kernel = kernel_of(most)

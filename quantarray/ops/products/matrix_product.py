@@ -97,15 +97,16 @@ def linear(
     """
     op = "linear"
     floats = float_rows.is_floats(x)
+    doubles = not floats and getattr(x, "dtype", None) == np.float64
     for name, step, kind in (("rotate", rotate, Hadamard), ("normalize", normalize, RMSNorm)):
         if step is not None and not isinstance(step, kind):
             raise TypeError(f"{op}: {name} must be a {kind.__name__} or None, got {checks.kind(step)}")
     for name, value in (("quantize_x", quantize_x), ("rotate", rotate), ("normalize", normalize)):
         if value is not None and not floats:
-            fix = "pass x.astype(np.float32)" if getattr(x, "dtype", None) == np.float64 else f"leave {name} out"
+            fix = "pass x.astype(np.float32)" if doubles else f"leave {name} out"
             raise TypeError(f"{op}: {name} is for x of float32, float16 or bfloat16, got {checks.kind(x)}; {fix}")
     if not (floats or isinstance(x, QuantArray)):
-        if getattr(x, "dtype", None) == np.float64:
+        if doubles:
             raise TypeError(
                 f"{op}: x must be a QuantArray, or an array of int8, uint8, float32, float16 or bfloat16, got "
                 f"{checks.kind(x)}; pass x.astype(np.float32)"

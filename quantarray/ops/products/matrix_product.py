@@ -97,20 +97,20 @@ def linear(
     """
     op = "linear"
     floats = float_rows.is_floats(x)
-    doubles = not floats and getattr(x, "dtype", None) == np.float64
+    packed = not floats and isinstance(x, QuantArray)
+    if not (floats or packed) and getattr(x, "dtype", None) == np.float64:
+        raise TypeError(
+            f"{op}: x must be a QuantArray, or an array of int8, uint8, float32, float16 or bfloat16, got "
+            f"{checks.kind(x)}; pass x.astype(np.float32)"
+        )
     for name, step, kind in (("rotate", rotate, Hadamard), ("normalize", normalize, RMSNorm)):
         if step is not None and not isinstance(step, kind):
             raise TypeError(f"{op}: {name} must be a {kind.__name__} or None, got {checks.kind(step)}")
     for name, value in (("quantize_x", quantize_x), ("rotate", rotate), ("normalize", normalize)):
         if value is not None and not floats:
-            fix = "pass x.astype(np.float32)" if doubles else f"leave {name} out"
-            raise TypeError(f"{op}: {name} is for x of float32, float16 or bfloat16, got {checks.kind(x)}; {fix}")
-    if not (floats or isinstance(x, QuantArray)):
-        if doubles:
-            raise TypeError(
-                f"{op}: x must be a QuantArray, or an array of int8, uint8, float32, float16 or bfloat16, got "
-                f"{checks.kind(x)}; pass x.astype(np.float32)"
-            )
+            got = f"got {checks.kind(x)}; leave {name} out"
+            raise TypeError(f"{op}: {name} is for x of float32, float16 or bfloat16, {got}")
+    if not (floats or packed):
         x = operand(op, "x", x, "; floats may be float32, float16 or bfloat16")
     if not isinstance(w, QuantArray):
         w = bits(op, "w", w, likely_fix.swapped(op, x, w))
@@ -119,7 +119,7 @@ def linear(
         raise ValueError(f"{op}: w must be [outputs, k] packed on k (axis 1), got {got}")
     if floats:
         return float_rows.product(op, x, w, bias, requantize, out_dtype, out, quantize_x, (normalize, rotate), linear)
-    if isinstance(x, QuantArray) and x.axis != x.ndim - 1:
+    if packed and x.axis != x.ndim - 1:
         raise ValueError(f"{op}: x must be packed on its last axis, got {x.shape} packed on axis {x.axis}")
     if not x.ndim or x.shape[-1] != w.shape[1]:
         hint = likely_fix.weights(x, w) if x.ndim and x.shape[-1] == w.shape[0] else ""

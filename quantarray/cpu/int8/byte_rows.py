@@ -11,7 +11,7 @@ from ..runtime import threads
 from ..runtime.jit import inline
 from ..runtime.schedule import Kernel
 from .bit_rows import HAS_TABLES, OUTPUTS, WORDS, look_up_rows, make_tables, tables_of
-from .group_bytes import BYTES, LANES, place_in_group
+from .group_bytes import BYTES, LANES, place_in_group, put_in_order
 from .group_rows import MOST_ROWS, SHORT, add_lanes, dot_byte_rows
 from .tall_rows import HAS_TALL, TALL, dot_tall_rows
 
@@ -112,7 +112,7 @@ def _order(codes, length, height, totals, x, first, last):
                 begin, done = max(0, min(block * _WORDS, length - _WORDS)) * 64, block * _WORDS * 64
                 at = (block * _WORDS * height + row % height) * BYTES
                 if begin == done and done + _WORDS * 64 <= codes.shape[1]:
-                    _transpose(codes[row, begin:], x[tile, at:], height * BYTES)
+                    put_in_order(codes[row, begin:], _UNIT, LANES, x[tile, at:], height * BYTES)
                     continue
                 for lane in range(LANES):
                     start = begin + lane * _UNIT % period
@@ -120,14 +120,6 @@ def _order(codes, length, height, totals, x, first, last):
                         for element in range(min(_UNIT, codes.shape[1] - start)):
                             place = lane * 4 + place_in_group(_UNIT, element, height * BYTES)
                             x[tile, at + place] = codes[row, start + element]
-
-
-@inline
-def _transpose(codes, to, apart):
-    """Put the 512 bytes of a block in the order of `spread`: byte v of each 8 into vector v."""
-    for v in range(np.uint64(_WORDS)):
-        for i in range(np.uint64(BYTES)):
-            to[v * np.uint64(apart) + i] = codes[i * np.uint64(_WORDS) + v]
 
 
 @Kernel

@@ -4,6 +4,7 @@ A block is 16 groups, whose bits of a plane are the lanes of one vector. Transpo
 2, 4 or 8, all lanes at once, makes codes of the fields: no mask and no table is needed, on any CPU.
 """
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -32,6 +33,19 @@ def place_in_group(unit, element, apart):
     if unit == 32:
         return element % 8 * apart + element // 8
     return element % 4 * apart + element // 8 + element // 4 % 2 * 2
+
+
+@inline
+def put_in_order(codes, unit, groups, to, apart):
+    """Put the bytes of groups of a block in the order of `spread`; 16 groups of 32 are byte v of each 8 in vector v."""
+    if unit == 32 and groups == LANES:
+        for v in range(np.uint64(8)):
+            for i in range(np.uint64(BYTES)):
+                to[v * np.uint64(apart) + i] = codes[i * np.uint64(8) + v]
+        return
+    for group in range(groups):
+        for element in range(unit):
+            to[place_in_group(unit, element, apart) + group * 4] = codes[group * unit + element]
 
 
 @intrinsic

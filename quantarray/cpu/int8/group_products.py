@@ -10,13 +10,14 @@ import numpy as np
 
 from ...core.format import empty_lines
 from ..bits.constants import Numbers, address_of, are_floats, is_none, numbers_of, put_numbers, scratch_of, size_of
+from ..llvm.vectors import prefer_wide
 from ..runtime import threads
 from ..runtime.aligned import first_line
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
-from .group_bytes import BYTES, LANES, place_in_group, spread
+from .group_bytes import BYTES, LANES, put_in_order, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
-from .group_rows import MOST_ROWS, RowsOfConstants, RowsOfWords, dot_group_rows, fold_rows
+from .group_rows import MOST_ROWS, REPEATED, RowsOfConstants, RowsOfWords, dot_group_rows, fold_rows
 from .tall_rows import HAS_TALL, PAIR, TALL, dot_tall_groups, fold_tall
 
 _LEAST = 1 << 17  # products that are worth a parallel region
@@ -89,22 +90,25 @@ def _ordered(of_rows, unit, height):
 @Kernel
 def _interleave(codes, shares, starts, sums, unit, height, x, first, last):
     """Put tiles of `height` rows in order: their vectors are one after another, zeros where rows and units end."""
+    prefer_wide()
     units, vectors = shares.shape[1], unit // 4
     for tile in range(first, last):
-        x.codes[tile], x.shares[tile], x.starts[tile] = 0, 0, 0
-        if tile < len(x.sums):
-            x.sums[tile] = 0
+        if (tile + 1) * height > len(codes) or units % LANES:
+            x.codes[tile], x.shares[tile], x.starts[tile] = 0, 0, 0
+            if tile < len(x.sums):
+                x.sums[tile] = 0
         for row in range(tile * height, min((tile + 1) * height, len(codes))):
             nth = row % height
-            for n in range(units):
-                place = (n // LANES * height + nth) * LANES + n % LANES
-                x.shares[tile, place], x.starts[tile, place] = shares[row, n], starts[row, n]
+            for block in range(x.blocks):
+                here = np.uint64(min(LANES, units - block * LANES))
+                begin, at = np.uint64(block * LANES), np.uint64((block * height + nth) * LANES)
+                for n in range(here):
+                    x.shares[tile, at + n], x.starts[tile, at + n] = shares[row, begin + n], starts[row, begin + n]
                 if row < len(sums):
-                    x.sums[tile, place] = sums[row, n]
-                at = (n // LANES * vectors * height + nth) * BYTES + n % LANES * 4
-                for element in range(unit):
-                    to = at + place_in_group(unit, element, height * BYTES)
-                    x.codes[tile, to] = codes[row, n * unit + element]
+                    for n in range(here):
+                        x.sums[tile, at + n] = sums[row, begin + n]
+                to = x.codes[tile, (block * vectors * height + nth) * BYTES :]
+                put_in_order(codes[row, block * LANES * unit :], unit, here, to, height * BYTES)
 
 
 @inner
@@ -179,12 +183,12 @@ def _constants_of(constants, o, outputs, w, scratch, to, blocks):
     size = size_of(constants)
     stored = address_of(constants) + o * size
     if is_none(constants):
-        return RowsOfConstants(np.int64(0), 0, stored, 0)
-    if are_floats(constants) and w.each == 1 and w.units == blocks * LANES:
-        return RowsOfConstants(stored, w.units, stored, size)
+        return RowsOfConstants(np.int64(0), 0, stored, 0, LANES)
+    if are_floats(constants) and w.each in REPEATED and w.units == blocks * LANES:
+        return RowsOfConstants(stored, constants.groups, stored, size, LANES // w.each)
     for c in range(outputs):
         _put_constants(constants, o + c, w, 0, w.units, scratch, to, c * blocks * LANES, blocks)
-    return RowsOfConstants(np.int64(to.ctypes.data), blocks * LANES, stored, size)
+    return RowsOfConstants(np.int64(to.ctypes.data), blocks * LANES, stored, size, LANES)
 
 
 @Kernel

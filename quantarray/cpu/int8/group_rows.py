@@ -4,7 +4,7 @@ A panel of bytes is worth its writes and reads where more rows meet it. With con
 `group_dots`; without, they are integers.
 """
 
-from functools import partial
+from functools import partial, reduce
 from itertools import product
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ from .group_bytes import BYTES, LANES, ask_ahead, codes_of_lanes, lanes_of_group
 from .group_dots import IN_HALVES, INTEGERS, PLANES, REALS, add_groups, call_one, factor, sums_of
 
 MOST_ROWS = 4
+REPEATED = 1, 2, 4, 8, 16  # units of a constant that are in one block
+_CHAINS = 2  # sums of one row: eight products that wait for each other took 8 to 15 % longer (Emerald Rapids)
 SHORT = 1, 2, 4  # words of rows of which a block of `dot_byte_rows` has several
 
 
@@ -38,13 +40,15 @@ class RowsOfWords(NamedTuple):
 class RowsOfConstants(NamedTuple):
     """A view of float32 constants at an address, those of outputs `apart` from each other; or none, at 0.
 
-    They were computed from, or are, `size` bytes of each output from the address `stored` on.
+    A block has `count` of them, 16 or a part of 16. They were computed from, or are, `size` bytes of each output from
+    the address `stored` on.
     """
 
     place: int
     apart: int
     stored: int
     size: int
+    count: int
 
 
 @intrinsic
@@ -60,15 +64,14 @@ def dot_group_rows(typingctx, x, rows, begin, w, blocks, unit, scales, lows, apa
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
         x_blocks, rows, begin, _, at, length, between, planes, blocks, unit = args[4:14]
-        scales, lows = args[14:18], args[18:22]
-        apart, outputs = args[22:24]
+        scales, lows = args[14:19], args[19:24]
+        apart, outputs = args[24:26]
         wide, narrow = builder.mul(builder.lshr(unit, const(2)), const(BYTES)), const(LANES)
         x = pointer(context, builder, signature, args, 0, builder.mul(begin, wide))
         of_rows = [pointer(context, builder, signature, args, i, builder.mul(begin, narrow)) for i in (1, 2, 3)]
-        words, target = (pointer(context, builder, signature, args, i, first) for i, first in ((7, at), (24, None)))
-        skipped = builder.mul(begin, const(LANES))
+        words, target = (pointer(context, builder, signature, args, i, first) for i, first in ((7, at), (26, None)))
         operands = [
-            x, *of_rows, x_blocks, words, length, between, skipped, *scales, *lows, blocks, apart, outputs, target
+            x, *of_rows, x_blocks, words, length, between, begin, *scales, *lows, blocks, apart, outputs, target
         ]  # fmt: skip
         _call(builder, _function, (16, 32), (rows, unit, planes), operands)
         return context.get_dummy_value()
@@ -163,25 +166,28 @@ def _call(builder, function_of, units, form, operands):
 def _products(builder, x, of_rows, block, places, unit):
     """Return each row's sums of products of its bytes in a block and the codes of the planes at `places`.
 
-    They begin with 0 in each block, as instructions that add to the sums of the last one would wait for it.
+    They begin with 0 in each block, as instructions that add to the sums of the last one would wait for it. One row has
+    `_CHAINS` of them.
     """
     vectors, adder, of_parts = unit // 4, adder_of(len(places)), []
+    chains = _CHAINS if VNNI and len(of_rows) == 1 else 1
     for place in places:
         ask_ahead(builder, place)
     lanes = [lanes_of_groups(builder, place, unit) for place in places]
     firsts = [builder.mul(builder.add(before, block), const(vectors * BYTES)) for before in of_rows]
     for first in range(0, LANES, AT_ONCE):
         some = [lanes_of(builder, lane, first, AT_ONCE) for lane in lanes]
-        sums, last = [adder.KIND(None) for _ in of_rows], 0
+        sums, last = [[adder.KIND(None)] * chains for _ in of_rows], 0
         for v, codes, place in _codes(builder, some, vectors, len(of_rows)):
-            for r, at in enumerate(firsts):
+            places_moved = ir.Constant(adder.KIND, [max(0, last - place)] * adder.KIND.count)
+            for parts, at in zip(sums, firsts, strict=True):
                 if place < last:
-                    sums[r] = builder.ashr(sums[r], ir.Constant(adder.KIND, [last - place] * adder.KIND.count))
+                    parts[:] = [builder.ashr(part, places_moved) for part in parts]
                 at = builder.add(at, const(v * BYTES + 4 * first))
                 row = builder.load(place_of(builder, x, at, Quads.KIND), align=4)
-                sums[r] = adder.add(builder, sums[r], codes, row)
+                parts[v % chains] = adder.add(builder, parts[v % chains], codes, row)
             last = place
-        of_parts.append([adder.whole(builder, total) for total in sums])
+        of_parts.append([adder.whole(builder, reduce(builder.add, parts)) for parts in sums])
     return [joined(builder, list(parts)) for parts in zip(*of_parts, strict=True)]
 
 
@@ -242,52 +248,75 @@ def _function(rows, unit, planes, module):
     if name in module.globals:
         return module.globals[name]
     byte, real, word = I8.as_pointer(), F32.as_pointer(), I64.as_pointer()
-    kinds = [byte, real, real, real, I64, word, *[I64] * 14, real]
+    kinds = [byte, real, real, real, I64, word, *[I64] * 16, real]
     function = own_function(module, name, kinds)
     builder = ir.IRBuilder(function.append_basic_block())
-    x, shares, starts, sums, row_blocks, words, length, between, skipped, *rest = function.args
-    (scales_at, next_scales, *source), (lows_at, next_lows, *other) = rest[:4], rest[4:8]
-    sources = source, other
-    sizes = [builder.udiv(size, row_blocks) for _, size in sources]  # bytes of a block
-    blocks, apart, outputs, totals = rest[8:]
-    scales, lows = (builder.inttoptr(place, real) for place in (scales_at, lows_at))
+    x, shares, starts, sums, row_blocks, words, length, between, begin, *rest = function.args
+    of_scales, of_lows = (RowsOfConstants(*rest[i : i + 5]) for i in (0, 5))
+    blocks, apart, outputs, totals = rest[10:]
+    sizes = [builder.udiv(of.size, row_blocks) for of in (of_scales, of_lows)]  # bytes of a block
     times, of_planes = factor(builder, apart), planes_of(builder, words, between, planes)
     of_rows = [builder.mul(row_blocks, const(r)) for r in range(rows)]
-    offset = builder.icmp_signed("!=", lows_at, const(0))
+    offset = builder.icmp_signed("!=", of_lows.place, const(0))
     with cgutils.for_range(builder, outputs) as output:
         o = output.index
         row = builder.mul(o, length)
-        first_scale, first_low = (builder.add(skipped, builder.mul(o, step)) for step in (next_scales, next_lows))
         first = builder.mul(o, const(rows * LANES))
         results = [place_of(builder, totals, builder.add(first, const(r * LANES)), REALS) for r in range(rows)]
         slots = [slot_of(builder, builder.load(place, align=4)) for place in results]
         stored = [
-            (builder.inttoptr(builder.add(address, builder.mul(o, size)), byte), of_blocks)
-            for (address, size), of_blocks in zip(sources, sizes, strict=True)
+            (builder.inttoptr(builder.add(of.stored, builder.mul(o, of.size)), byte), of_blocks)
+            for of, of_blocks in zip((of_scales, of_lows), sizes, strict=True)
         ]
         with cgutils.for_range(builder, blocks) as block:
 
-            def of_block(data, before, block=block):
-                place = builder.add(before, builder.mul(block.index, const(LANES)))
+            def of_row(data, before, block=block):
+                place = builder.mul(builder.add(before, block.index), const(LANES))
                 return builder.load(place_of(builder, data, place, REALS), align=4)
 
+            nth = builder.add(begin, block.index)
             at = builder.add(row, builder.mul(block.index, const(unit // 4)))
             places = [builder.gep(plane, [at]) for plane in of_planes]
             dots = _products(builder, x, of_rows, block.index, places, unit)
             for first, size in stored:
                 ask_ahead(builder, builder.gep(first, [builder.mul(block.index, size)]))
-            step, constants = of_block(scales, first_scale), [builder.mul(before, const(LANES)) for before in of_rows]
-            for slot, dot, before in zip(slots, dots, constants, strict=True):
-                start, share = of_block(starts, before), of_block(shares, before)
+            step = constants_of_block(builder, of_scales, o, nth)
+            for slot, dot, before in zip(slots, dots, of_rows, strict=True):
+                start, share = of_row(starts, before), of_row(shares, before)
                 builder.store(add_groups(builder, builder.load(slot), dot, times, start, step, share), slot)
             with builder.if_then(offset):
-                low = of_block(lows, first_low)
-                for slot, before in zip(slots, constants, strict=True):
-                    builder.store(add_product(builder, low, of_block(sums, before), builder.load(slot)), slot)
+                low = constants_of_block(builder, of_lows, o, nth)
+                for slot, before in zip(slots, of_rows, strict=True):
+                    builder.store(add_product(builder, low, of_row(sums, before), builder.load(slot)), slot)
         for slot, place in zip(slots, results, strict=True):
             builder.store(builder.load(slot), place, align=4)
     builder.ret_void()
     return function
+
+
+def constants_of_block(builder, of, output, block):
+    """Return the constants of the 16 units of a block of an output, from `RowsOfConstants`.
+
+    They are repeated in a register: copies in memory took a seventh of a row of 1 bit. The count is compared, 16 first:
+    a `switch` in each block took 8 % more of 8 rows of 4 bits.
+    """
+    data, after, parts = builder.inttoptr(of.place, F32.as_pointer()), builder.append_basic_block(), []
+    at = builder.add(builder.mul(output, of.apart), builder.mul(block, of.count))
+    for each in REPEATED:
+        here, other = builder.append_basic_block(), builder.append_basic_block()
+        builder.cbranch(builder.icmp_signed("==", of.count, const(LANES // each)), here, other)
+        builder.position_at_end(here)
+        some = builder.load(place_of(builder, data, at, ir.VectorType(F32, LANES // each)), align=4)
+        order = ir.Constant(INTEGERS, [lane // each for lane in range(LANES)])
+        parts.append((builder.shuffle_vector(some, some, order), here))
+        builder.branch(after)
+        builder.position_at_end(other)
+    builder.unreachable()
+    builder.position_at_end(after)
+    every = builder.phi(REALS)
+    for value, block in parts:
+        every.add_incoming(value, block)
+    return every
 
 
 def _folding(module):

@@ -19,7 +19,7 @@ from .byte_sums import VNNI
 from .dot_avx512vnni import Vnni
 from .group_bytes import BYTES, LANES, ask_ahead, codes_of_lanes, lanes_of_groups
 from .group_dots import IN_HALVES, INTEGERS, REALS, call_one, sums_of
-from .group_rows import planes_of
+from .group_rows import RowsOfConstants, constants_of_block, planes_of
 
 HAS_TALL = VNNI
 TALL = 8  # rows
@@ -64,15 +64,13 @@ def dot_tall_groups(typingctx, x, tile, begin, w, blocks, unit, scales, lows, tw
     def codegen(context, builder, signature, args):
         signature, args = flat(context, builder, signature, args)
         row_blocks, tile, begin, _, at, length, between, planes, blocks, unit = args[4:14]
-        (scales_at, next_scales), (lows_at, next_lows), (twice, outputs) = args[14:16], args[18:20], args[22:24]
+        constants, (twice, outputs) = args[14:24], args[24:26]
         block = builder.add(builder.mul(tile, row_blocks), begin)
         bytes_of_block = builder.mul(builder.lshr(unit, const(2)), const(TALL * BYTES))
         x = pointer(context, builder, signature, args, 0, builder.mul(block, bytes_of_block))
         of_rows = [pointer(context, builder, signature, args, i, builder.mul(block, const(_BLOCK))) for i in (1, 2, 3)]
-        words, target = (pointer(context, builder, signature, args, i, first) for i, first in ((7, at), (24, None)))
-        skipped = builder.mul(begin, const(LANES))
-        constants = [skipped, scales_at, next_scales, lows_at, next_lows]
-        operands = [x, *of_rows, words, length, between, *constants, blocks, outputs, target]
+        words, target = (pointer(context, builder, signature, args, i, first) for i, first in ((7, at), (26, None)))
+        operands = [x, *of_rows, words, length, between, begin, *constants, blocks, outputs, target]
         number = builder.add(builder.shl(unit, const(4)), builder.shl(builder.zext(twice, I64), const(10)))
         cases = {
             (double << 10) + (wide << 4) + count: partial(_of_groups, wide, count, double)
@@ -153,26 +151,20 @@ def _of_groups(unit, planes, twice, module):
     if name in module.globals:
         return module.globals[name]
     byte, real, word, vectors = I8.as_pointer(), F32.as_pointer(), I64.as_pointer(), unit // 4
-    kinds = [byte, real, real, real, word, *[I64] * 9, real]
+    kinds = [byte, real, real, real, word, *[I64] * 15, real]
     function = own_function(module, name, kinds)
     builder = ir.IRBuilder(function.append_basic_block())
-    x, shares, starts, sums, words, length, between, skipped, *constants, blocks, outputs, totals = function.args
-    scales_at, next_scales, lows_at, next_lows = constants
-    scales, lows = (builder.inttoptr(place, real) for place in (scales_at, lows_at))
-    offset, final = builder.icmp_signed("!=", lows_at, const(0)), builder.sub(outputs, const(1))
+    x, shares, starts, sums, words, length, between, begin, *constants, blocks, outputs, totals = function.args
+    scales, lows = (RowsOfConstants(*constants[i : i + 5]) for i in (0, 5))
+    offset, final = builder.icmp_signed("!=", lows.place, const(0)), builder.sub(outputs, const(1))
     with cgutils.for_range_slice(builder, const(0), outputs, const(PAIR), I64) as (o, _):
         pair = o, builder.select(builder.icmp_signed("<", o, final), builder.add(o, const(1)), o)
         results = builder.gep(totals, [builder.mul(o, const(TALL * LANES))])
         with cgutils.for_range(builder, blocks) as step:
-            block = step.index
-            lane = builder.mul(block, const(LANES))
+            block, nth = step.index, builder.add(begin, step.index)
 
             def of_row(data, r, block=block):
                 place = builder.add(builder.mul(block, const(_BLOCK)), const(r * LANES))
-                return builder.load(place_of(builder, data, place, REALS), align=4)
-
-            def of_output(data, apart, number, lane=lane):
-                place = builder.add(builder.add(skipped, lane), builder.mul(apart, number))
                 return builder.load(place_of(builder, data, place, REALS), align=4)
 
             slots = []
@@ -187,19 +179,21 @@ def _of_groups(unit, planes, twice, module):
             places = [
                 [place_of(builder, here, (r * PAIR + c) * LANES, REALS) for c in range(PAIR)] for r in range(TALL)
             ]
-            steps = [of_output(scales, next_scales, number) for number in pair]
+            steps, totals_here = [constants_of_block(builder, scales, number, nth) for number in pair], []
             for r in range(TALL):
                 share = of_row(shares, r)
                 for slot, place, scale in zip(slots[r], places[r], steps, strict=True):
                     whole, total = builder.sitofp(builder.load(slot), REALS), builder.load(place, align=4)
-                    builder.store(add_product(builder, whole, builder.fmul(scale, share), total), place, align=4)
+                    total = add_product(builder, whole, builder.fmul(scale, share), total)
+                    totals_here.append(slot_of(builder, total))
             with builder.if_then(offset):
-                low = [of_output(lows, next_lows, number) for number in pair]
+                low = [constants_of_block(builder, lows, number, nth) for number in pair]
                 for r in range(TALL):
                     several = of_row(sums, r)
-                    for place, one in zip(places[r], low, strict=True):
-                        total = add_product(builder, one, several, builder.load(place, align=4))
-                        builder.store(total, place, align=4)
+                    for slot, one in zip(totals_here[r * PAIR : (r + 1) * PAIR], low, strict=True):
+                        builder.store(add_product(builder, one, several, builder.load(slot)), slot)
+            for slot, place in zip(totals_here, [place for row in places for place in row], strict=True):
+                builder.store(builder.load(slot), place, align=4)
     builder.ret_void()
     return function
 

@@ -251,10 +251,11 @@ SCHEMES = {
 @given(st.data(), st.integers(1, 8), st.integers(1, 21), st.sampled_from([1, 2, 15, 17, 40]), seeds())
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_rows_in_groups(scheme, data, bits, rows, outputs, seed):
-    """Groups of x and of w of 16, 32 and more, rows that end within a word, and one scale for all."""
-    rng, k = np.random.default_rng(seed), data.draw(st.sampled_from([1, 15, 33, 64, 100, 127, 200, 448, 1100, 2600]))
+    """Groups of x and of w of 16, 32 and more, rows that end within a word or a block, and one scale for all."""
+    lengths = [1, 15, 33, 64, 100, 127, 200, 256, 448, 512, 1024, 1100, 1536, 2600]
+    rng, k = np.random.default_rng(seed), data.draw(st.sampled_from(lengths))
     x, base = (rng.normal(size=(n, k)).astype(np.float32) for n in (rows, outputs))
-    group = data.draw(st.sampled_from([None, 16, 32, 64, 128, 192, 256, 512]))
+    group = data.draw(st.sampled_from([None, 16, 32, 64, 128, 192, 256, 512, 1024]))
     w = qa.quantize(base, SCHEMES[scheme](bits), **({} if group is None else {"group": group}))
     run = data.draw(st.sampled_from([16, 32, 64, 192, "row"] if w.group else [16, 32, 64, 192]))
     expected = in_groups(x, w, k if run == "row" else run)
@@ -262,6 +263,51 @@ def test_rows_in_groups(scheme, data, bits, rows, outputs, seed):
     exact = x.astype(np.float64) @ w.dequantize().astype(np.float64).T
     half_steps = np.abs(x).max() / 254 * np.abs(w.dequantize()).sum(axis=1).max()
     assert np.abs(expected - exact).max() <= 1.01 * half_steps + 1e-6
+
+
+@pytest.mark.parametrize("run", [16, 32])
+@pytest.mark.parametrize("group", [16, 32, 64, 128, 256, 512, 1024, 2048])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_constants_of_several_units(scheme, group, run):
+    """Rows of whole blocks, whose constants are read where they are stored, each for 1 to 64 units."""
+    base = RNG.normal(size=(18, 2048)).astype(np.float32) * RNG.uniform(0.1, 9, (18, 128)).repeat(16, axis=1)
+    x = RNG.normal(size=(13, 2048)).astype(np.float32)
+    for bits in (1, 2, 4, 8):
+        w = qa.quantize(base.astype(np.float32), SCHEMES[scheme](bits), group=group)
+        for rows in (1, 3, 8, 13):
+            np.testing.assert_array_equal(qa.linear(x[:rows], w, quantize_x=run), in_groups(x[:rows], w, run))
+
+
+@pytest.mark.parametrize("k", [16, 48, 250, 512, 700])
+@pytest.mark.parametrize("run, unit", [(16, 16), (32, 16), (32, 32), (64, 32), (256, 32), (320, 16), (704, 32)])
+def test_kernel_encode_runs(k, run, unit):
+    """Runs that end with a row and before it, the largest and the least magnitude, and what is not finite."""
+    x = RNG.normal(size=(3, k)).astype(np.float32) * RNG.choice([1e-9, 1, 1e30], (3, k)).astype(np.float32)
+    x[1] = 0
+    units = -(-k // unit)
+    shapes = (3, units), (3, units), (3, units)
+    wrong, scales, codes = (
+        np.zeros(1, bool),
+        [np.empty(s, np.float32) for s in shapes],
+        np.empty((3, units * unit), np.int8),
+    )
+    kernel("cpu", "encode_runs")(x, run, unit, -3, wrong, *scales, codes)
+    starts = range(0, k, run)
+    ends = np.stack([np.maximum(np.abs(x[:, i : i + run]).max(axis=1), np.float32(1e-5)) for i in starts], axis=1)
+    whole = np.zeros((3, units * unit), np.int64)
+    whole[:, :k] = np.rint(x * np.repeat(np.float32(127) / ends, run, axis=1)[:, :k])
+    totals = whole.reshape(3, units, unit).sum(axis=2)
+    shares = np.repeat(ends / np.float32(127), run, axis=1)[:, ::unit][:, :units]
+    np.testing.assert_array_equal(codes, whole)
+    for got, expected in zip(scales, (shares, -3 * totals, totals.astype(np.float32) * shares), strict=True):
+        np.testing.assert_array_equal(got, expected.astype(np.float32))
+    assert not wrong[0]
+    for number in (np.inf, -np.inf, np.nan):
+        for place in (0, k // 2, k - 1):
+            bad = x.copy()
+            bad[2, place], wrong[0] = number, False
+            kernel("cpu", "encode_runs")(bad, run, unit, -3, wrong, *scales, codes)
+            assert wrong[0]
 
 
 @pytest.mark.parametrize("rows, outputs", [(131, 21), (300, 3)])

@@ -61,7 +61,10 @@ def group_product(codes, shares, starts, sums, words, low, step, apart, group, u
     x, out = _ordered([a[tall:] for a in of_rows], unit, 1), out[tall:]
     workers = threads.workers(out.size * codes.shape[1], _LEAST)
     if len(out) <= MOST_ROWS:
-        threads.run(_multiply_few, (x, weights, unit, out), out.shape[1], workers)
+        kind = (
+            "contiguous" if out.flags.c_contiguous else None
+        )  # else types are the same always: Numba's look takes 3 us
+        threads.run(_multiply_few, (x, weights, unit, out), out.shape[1], workers, kind=kind)
         return
     some = _FEW if len(out) <= ROWS[0] else _MANY
     panels = -(-out.shape[1] // some)
@@ -80,8 +83,8 @@ def _ordered(of_rows, unit, height):
     codes, shares, starts, sums = of_rows
     vectors, blocks, tiles = unit // 4, -(-shares.shape[1] // LANES), -(-len(codes) // height)
     put = empty_lines((tiles, blocks * vectors * height * BYTES), np.dtype(np.int8))
-    # Not on lines, which would take 2 us more for each
-    x = ByteRows(put, *[np.empty((len(a) and tiles, blocks * height * LANES), np.float32) for a in of_rows[1:]], blocks)
+    numbers = np.empty((3, tiles, blocks * height * LANES), np.float32)
+    x = ByteRows(put, numbers[0], numbers[1], numbers[2, : tiles if len(sums) else 0], blocks)
     arguments = codes, shares, starts, sums, unit, height, x
     threads.run(_interleave, arguments, tiles, threads.workers(codes.size, _LEAST))
     return x

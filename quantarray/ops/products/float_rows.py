@@ -44,6 +44,8 @@ _MOST_BYTE = 255
 _LONGEST = 1 << 16  # elements of a row that `byte_row_product` takes
 _FAR = 1 << 11  # 32 products of int8 and levels that are nearer to 0 have a sum that float32 is exact for
 _FLOATS = "float16", "float32", "bfloat16"
+_FLOAT32 = np.dtype(np.float32)
+_NONE = np.empty((0, 0), np.float32)
 # Forms of a product
 VALUES, GROUPS, ROUNDED = "values of w", "int8 runs and groups of w", "rounded rows and values of w"
 WORDS, INTEGERS = "int8 rows and the words of w", "int8 rows and w laid out"
@@ -69,13 +71,14 @@ def product(
     if not a.ndim or a.shape[-1] != w.shape[1]:
         hint = likely_fix.weights(a, w) if a.ndim and a.shape[-1] == w.shape[0] else ""
         raise ValueError(f"{op}: x {a.shape} and w {w.shape} must have the same last length{hint}")
-    device = common_device(op, x=a, w=w)
-    kind = checks.dtype(op, "out_dtype", np.float32 if out_dtype is None else out_dtype, (np.float16, np.float32))
-    shift, k = bias_values(op, bias, w.shape[0]), w.shape[1]
-    form = VALUES if quantize_x is None else form_of(op, w, quantize_x, math.prod(a.shape[:-1]), device)
+    device = "cpu" if type(a) is np.ndarray and type(w) is QuantArray else common_device(op, x=a, w=w)
+    kind = _FLOAT32 if out_dtype is None else checks.dtype(op, "out_dtype", out_dtype, (np.float16, np.float32))
+    (outputs, k), leading = w.shape, a.shape[:-1]
+    shift, count = bias_values(op, bias, outputs), math.prod(leading)
+    form = VALUES if quantize_x is None else form_of(op, w, quantize_x, count, device)
     for step in before:
         a = a if step is None else step(a)
-    rows, shape = contiguous(a).reshape(math.prod(a.shape[:-1]), k), (*a.shape[:-1], w.shape[0])
+    rows, shape = contiguous(a).reshape(count, k), (*leading, outputs)
 
     def call(buffer: Array | None) -> Any:
         if form == VALUES:
@@ -96,7 +99,7 @@ def product(
             return buffer
         if requantize is not None:
             return requantize(result)
-        return result if kind == np.float32 else result.astype(kind)
+        return result if kind is _FLOAT32 else result.astype(kind, copy=False)
 
     if out is None:
         return call(None)
@@ -121,6 +124,12 @@ def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> 
     """Choose how rows of floats meet w; ValueError for runs or groups that no kernel takes."""
     if quantize_x is None:
         return VALUES
+    form, most = w._cached(("form", quantize_x), _form_and_most, op, w, quantize_x, device)
+    return str(form) if rows <= most else INTEGERS
+
+
+def _form_and_most(op: str, w: QuantArray, quantize_x: Any, device: str) -> tuple[str, float]:
+    """Return the form of a product, and up to how many rows; more are multiplied as INTEGERS."""
     small, even = w.group is not None and w.group % WORD_BITS, _is_even(w)
     of_groups = "" if w.group is None else f" in groups of {w.group}"
     if small and w.group not in _SMALL:
@@ -134,11 +143,10 @@ def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> 
             f"{op}: quantize_x={quantize_x!r} needs levels of w that are evenly spaced, got {w.dtype}{of_groups}; {fix}"
         )
     if even and (w.group is not None or quantize_x != "row"):
-        return GROUPS
+        return GROUPS, math.inf
     if w.dtype.kind == "table" or w.group is not None:  # integers by tables, or by each group, took 1000 times as long
-        return ROUNDED
-    few = quantize_x == "row" and rows <= few_rows(device, w.bits)
-    return WORDS if few and is_in_place(w) else INTEGERS
+        return ROUNDED, math.inf
+    return WORDS, few_rows(device, w.bits) if quantize_x == "row" and is_in_place(w) else -1
 
 
 def _is_even(w: QuantArray) -> bool:
@@ -230,10 +238,8 @@ def _encoded(op: str, x: Array, run: int, unit: int, first: int, sums: bool) -> 
     device, (m, k) = device_of(x), x.shape
     xp, n = namespace(device), -(-k // unit)
     if has_kernel(device, "encode_runs"):
-        kinds = np.int8, np.float32, np.float32, np.float32
-        shapes = (m, n * unit), (m, n), (m, n), (m * sums, n * sums)
-        codes, *scales = (empty(device, shape, kind) for shape, kind in zip(shapes, kinds, strict=True))
-        wrong = np.zeros(1, bool)
+        codes, wrong = empty(device, (m, n * unit), np.int8), np.zeros(1, bool)
+        scales = [*empty(device, (2 + sums, m, n), np.float32), _NONE][:3]
         kernel(device, "encode_runs")(x, run, unit, first, wrong, *scales, codes)
         _check_finite(op, x, wrong[0])
         return codes, *scales
@@ -269,13 +275,18 @@ def is_in_place(w: QuantArray) -> bool:
 
 def by_words(codes: Array, scale: Array, w: QuantArray) -> Array:
     """Compute what `by_codes` does from the words of w, if it `is_in_place`: no layout of them is held."""
-    outputs, stored = w.shape[0], w.constants
-    y = np.empty((len(codes), outputs), np.float32)
-    constants = (_of_outputs(a, outputs) for a in (stored.scale, stored.offset))
-    first, apart = w.dtype._term_rows[0, 2:].tolist()
-    words = w.words.reshape(w.bits, outputs, w.words.shape[-1])
-    kernel("cpu", "byte_row_product")(codes, scale.reshape(-1), words, first, apart, *constants, y)
+    y = np.empty((len(codes), w.shape[0]), np.float32)
+    words = w.words
+    words = words.reshape(w.bits, w.shape[0], words.shape[-1])
+    kernel("cpu", "byte_row_product")(codes, scale.reshape(-1), words, *w._cached("row", _row_operands, w), y)
     return y
+
+
+def _row_operands(w: QuantArray) -> tuple[int, int, Array, Array]:
+    """Return the first level of w, how far levels are apart, and a scale and an offset for each output, or none."""
+    first, apart = w.dtype._term_rows[0, 2:].tolist()
+    scale, offset = (_of_outputs(a, w.shape[0]) for a in (w.scale, w.offset))
+    return first, apart, scale, offset
 
 
 def _of_outputs(constants: Array | None, outputs: int) -> Array:
@@ -283,7 +294,7 @@ def _of_outputs(constants: Array | None, outputs: int) -> Array:
     if constants is None:
         return np.empty(0, np.float32)
     if constants.size != outputs:
-        return np.full(outputs, constants.item(), np.float32)  # to broadcast and copy took 3 us more
+        return np.full(outputs, constants.item(), np.float32)
     return contiguous(constants.reshape(-1))
 
 

@@ -18,7 +18,7 @@ from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, put_in_order, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
 from .group_rows import MOST_ROWS, REPEATED, RowsOfConstants, RowsOfWords, dot_group_rows, fold_rows
-from .tall_rows import HAS_TALL, PAIR, TALL, dot_tall_groups, fold_tall
+from .tall_rows import HAS_TALL, PAIR, REPEATING, TALL, dot_tall_groups, fold_tall
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _FEW, _MANY = 4, 8  # outputs of a panel, of few rows and of more
@@ -163,8 +163,8 @@ def _multiply_few(x, w, unit, out, first, last):
         here = min(LANES, last - o)
         totals[:] = 0
         words = RowsOfWords(w.words, o * w.length, w.length, between, w.planes)
-        steps = _constants_of(w.step, o, here, w, scratch, scales, x.blocks)
-        of_lows = _constants_of(w.low, o, here, w, scratch, lows, x.blocks)
+        steps = _constants_of(w.step, o, here, w, w.each in REPEATED, scratch, scales, x.blocks)
+        of_lows = _constants_of(w.low, o, here, w, w.each in REPEATED, scratch, lows, x.blocks)
         dot_group_rows(x, rows, 0, words, whole, unit, steps, of_lows, w.apart, here, totals)
         if whole < x.blocks:
             for c in range(here):
@@ -181,13 +181,13 @@ def _multiply_few(x, w, unit, out, first, last):
 
 
 @inline
-def _constants_of(constants, o, outputs, w, scratch, to, blocks):
-    """View the constants of some outputs, where they are stored if these are theirs, or as put into `to`."""
+def _constants_of(constants, o, outputs, w, in_place, scratch, to, blocks):
+    """View the constants of some outputs, `in_place` where they are float32 of whole blocks, or as put into `to`."""
     size = size_of(constants)
     stored = address_of(constants) + o * size
     if is_none(constants):
         return RowsOfConstants(np.int64(0), 0, stored, 0, LANES)
-    if are_floats(constants) and w.each in REPEATED and w.units == blocks * LANES:
+    if in_place and are_floats(constants) and w.units == blocks * LANES:
         return RowsOfConstants(stored, constants.groups, stored, size, LANES // w.each)
     for c in range(outputs):
         _put_constants(constants, o + c, w, 0, w.units, scratch, to, c * blocks * LANES, blocks)
@@ -203,11 +203,12 @@ def _multiply_tall(x, w, unit, chunks, out, first, last):
     totals, ends = empty_floats(LANES * TALL), np.zeros(LANES * w.planes * _WORDS, np.uint64)
     whole, between, twice = w.length // length, w.outputs * w.length, w.apart == 2
     words_of_ends = RowsOfWords(ends, 0, _WORDS, LANES * _WORDS, w.planes)
+    in_place = w.each in REPEATED if w.planes <= REPEATING else w.each == 1
     for task in range(first, last):
         o, row = task % chunks * LANES, task // chunks * _ROWS
         here = min(LANES, outputs - o)
-        steps = _constants_of(w.step, o, here, w, scratch, scales, x.blocks)
-        of_lows = _constants_of(w.low, o, here, w, scratch, lows, x.blocks)
+        steps = _constants_of(w.step, o, here, w, in_place, scratch, scales, x.blocks)
+        of_lows = _constants_of(w.low, o, here, w, in_place, scratch, lows, x.blocks)
         for c in range(here if whole < x.blocks else 0):
             _copy_end(w, o + c, whole * length, length, ends, c * _WORDS, LANES * _WORDS)
         for tile in range(row // TALL, -(-min(row + _ROWS, rows) // TALL)):

@@ -24,6 +24,7 @@ from .group_rows import RowsOfConstants, constants_of_block, planes_of
 HAS_TALL = VNNI
 TALL = 8  # rows
 PAIR = 2  # outputs
+REPEATING = 4  # planes of which constants are repeated in registers; of 8, which need these, it took 16 % longer
 SUMS = TALL * PAIR  # vectors
 _PLANES = _WORDS = 8  # of weights at most, and of a plane in a block of groups of 32
 _BLOCK = TALL * LANES  # constants of rows
@@ -56,7 +57,8 @@ def dot_tall_groups(typingctx, x, tile, begin, w, blocks, unit, scales, lows, tw
 
     For even o < outputs, c < 2; after an odd number of outputs the last one is met again. x are `ByteRows` of tiles:
     codes int8[tiles blocks vectors TALL 64], the others float32[tiles blocks TALL 16]. Words, constants and sums as in
-    `dot_group_rows`; twice says that levels are 2 apart and not 1.
+    `dot_group_rows`, but of more than REPEATING planes a block has 16 constants; twice says that levels are 2 apart and
+    not 1.
     """
     i64 = types.int64
     signature = types.void(x, i64, i64, w, i64, i64, scales, lows, types.boolean, i64, totals)
@@ -167,6 +169,12 @@ def _of_groups(unit, planes, twice, module):
                 place = builder.add(builder.mul(block, const(_BLOCK)), const(r * LANES))
                 return builder.load(place_of(builder, data, place, REALS), align=4)
 
+            def of_output(of, number, nth=nth):
+                if planes <= REPEATING:
+                    return constants_of_block(builder, of, number, nth)
+                at = builder.add(builder.mul(nth, const(LANES)), builder.mul(of.apart, number))
+                return builder.load(place_of(builder, builder.inttoptr(of.place, real), at, REALS), align=4)
+
             slots = []
             for r in range(TALL):  # sums begin with what the lowest level adds, an integer
                 start = builder.fptosi(of_row(starts, r), INTEGERS)
@@ -179,7 +187,7 @@ def _of_groups(unit, planes, twice, module):
             places = [
                 [place_of(builder, here, (r * PAIR + c) * LANES, REALS) for c in range(PAIR)] for r in range(TALL)
             ]
-            steps, totals_here = [constants_of_block(builder, scales, number, nth) for number in pair], []
+            steps, totals_here = [of_output(scales, number) for number in pair], []
             for r in range(TALL):
                 share = of_row(shares, r)
                 for slot, place, scale in zip(slots[r], places[r], steps, strict=True):
@@ -187,7 +195,7 @@ def _of_groups(unit, planes, twice, module):
                     total = add_product(builder, whole, builder.fmul(scale, share), total)
                     totals_here.append(slot_of(builder, total))
             with builder.if_then(offset):
-                low = [constants_of_block(builder, lows, number, nth) for number in pair]
+                low = [of_output(lows, number) for number in pair]
                 for r in range(TALL):
                     several = of_row(sums, r)
                     for slot, one in zip(totals_here[r * PAIR : (r + 1) * PAIR], low, strict=True):

@@ -161,7 +161,8 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
 
 def _of_floats(x: Any, w: QuantArray, quantize_x: Any = None, **others: Any) -> Choice:
     """Return the choice of how rows of floats meet packed weights."""
-    form = float_rows.form_of("linear", w, quantize_x, math.prod(x.shape[:-1]), w.device)
+    runs = float_rows.checked_runs("linear", "quantize_x", quantize_x, float_rows.SMALL)
+    form = float_rows.form_of("linear", w, runs, math.prod(x.shape[:-1]), w.device)
     return Choice("rows of floats", form, (Asked(form, "", None),), None)
 
 

@@ -39,7 +39,7 @@ from .operand import bias_values
 _VALUES = 1 << 20  # of weights, or of their levels, that are in memory at once: 4 MiB
 _LEAST = np.float32(1e-5)  # the smallest magnitude that a row is divided by, as BitNet has it
 TINY = np.float32(1e-36)  # 127 / it is a float32
-_SMALL = 16, 32  # elements of groups that are shorter than a word
+SMALL = 16, 32  # elements of groups that are shorter than a word
 _MOST_BYTE = 255
 _LONGEST = 1 << 16  # elements of a row that `byte_row_product` takes
 _FAR = 1 << 11  # 32 products of int8 and levels that are nearer to 0 have a sum that float32 is exact for
@@ -66,7 +66,7 @@ def product(
 
     before: what rows go through first. integers: the product of int8 [m k] and packed weights.
     """
-    check_runs(op, "quantize_x", quantize_x, _SMALL)
+    quantize_x = checked_runs(op, "quantize_x", quantize_x, SMALL)
     a = widened(op, x)
     if not a.ndim or a.shape[-1] != w.shape[1]:
         hint = likely_fix.weights(a, w) if a.ndim and a.shape[-1] == w.shape[0] else ""
@@ -106,10 +106,10 @@ def product(
     return calls.write_to(op, device, out, requantize, kind, shape, len(shape) - 1, call)
 
 
-def check_runs(op: str, name: str, value: Any, small: tuple[int, ...] = ()) -> None:
-    """Check for what becomes int8 together: "row", a multiple of 64 elements, one of `small`, or None."""
+def checked_runs(op: str, name: str, value: Any, small: tuple[int, ...] = ()) -> Any:
+    """Check for what becomes int8 together: "row", a multiple of 64 elements or one of `small`, as an int, or None."""
     if value is None or (isinstance(value, str) and value == "row"):
-        return
+        return value
     named = ", ".join(['"row"', *map(str, small)]) + ("," if small else "")
     message = f"{op}: {name} must be {named} or a multiple of {WORD_BITS} elements, got {value!r}"
     try:
@@ -118,6 +118,7 @@ def check_runs(op: str, name: str, value: Any, small: tuple[int, ...] = ()) -> N
         raise (ValueError if isinstance(value, str) else TypeError)(message) from None
     if count not in small and (count < 1 or count % WORD_BITS):
         raise ValueError(message)
+    return count
 
 
 def form_of(op: str, w: QuantArray, quantize_x: Any, rows: int, device: str) -> str:
@@ -132,12 +133,12 @@ def _form_and_most(op: str, w: QuantArray, quantize_x: Any, device: str) -> tupl
     """Return the form of a product, and up to how many rows; more are multiplied as INTEGERS."""
     small, even = w.group is not None and w.group % WORD_BITS, _is_even(w)
     of_groups = "" if w.group is None else f" in groups of {w.group}"
-    if small and w.group not in _SMALL:
+    if small and w.group not in SMALL:
         raise ValueError(
-            f"{op}: with quantize_x, groups of w are {', '.join(map(str, _SMALL))} or a multiple of {WORD_BITS}, got "
+            f"{op}: with quantize_x, groups of w are {', '.join(map(str, SMALL))} or a multiple of {WORD_BITS}, got "
             f"{w.group}; without quantize_x, x is multiplied by the values of w"
         )
-    if not even and (small or quantize_x in _SMALL):
+    if not even and (small or quantize_x in SMALL):
         fix = "leave quantize_x out" if small else f'pass "row" or a multiple of {WORD_BITS}, or leave quantize_x out'
         raise ValueError(
             f"{op}: quantize_x={quantize_x!r} needs levels of w that are evenly spaced, got {w.dtype}{of_groups}; {fix}"
@@ -227,7 +228,7 @@ def _by_groups(op: str, x: Array, w: QuantArray, run: int) -> Array:
         y[...] = 0
         return y
     words, low, step, first, apart, group = w._cached("spaced", spaced_operands, w, device == "cpu")
-    unit = min(_SMALL) if min(_SMALL) in (run, group) else max(_SMALL)
+    unit = min(SMALL) if min(SMALL) in (run, group) else max(SMALL)
     rows = _encoded(op, x, run, unit, first, low.size > 0)
     kernel(device, "group_product")(*rows, words, low, step, apart, group, unit, y)
     return y

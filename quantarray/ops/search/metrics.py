@@ -167,6 +167,6 @@ def metric_of(op: str, metric: Any, alpha: Any, beta: Any, quantize_queries: Any
         raise ValueError(f"{op}: alpha and beta of tversky must not be negative, got {alpha} and {beta}")
     if quantize_queries is not None and name not in PRODUCTS:
         raise ValueError(f"{op}: quantize_queries is for the metrics {', '.join(PRODUCTS)}, got {name!r}")
-    float_rows.check_runs(op, "quantize_queries", quantize_queries)
+    quantize_queries = float_rows.checked_runs(op, "quantize_queries", quantize_queries)
     a, b = _TVERSKY.get(name, (a, b))
     return Metric(name, a, b, quantize_queries)

@@ -335,6 +335,17 @@ def test_plain_integers_in_groups(run):
             np.testing.assert_array_equal(qa.linear(rows, w, quantize_x=run), in_groups(rows, w, run))
 
 
+@pytest.mark.parametrize("group", [None, 64])
+def test_a_number_of_elements_is_any_integer(group):
+    w = qa.quantize(X, qa.Uniform(4), **({} if group is None else {"group": group}))
+    for number in (np.int64(64), np.array(64), np.uint8(64)):
+        np.testing.assert_array_equal(qa.linear(X, w, quantize_x=number), qa.linear(X, w, quantize_x=64))
+        found = qa.top_k(X, w, 1, "dot", quantize_queries=number)
+        np.testing.assert_array_equal(found.indices, qa.top_k(X, w, 1, "dot", quantize_queries=64).indices)
+        taken = [qa.explain(qa.linear, X, w, quantize_x=n).choices[0].taken for n in (number, 64)]
+        assert taken[0] == taken[1]
+
+
 def exact_in_groups(x, w, run):
     """Exact sums of products of int8 and integer levels, of each `run` elements, divided by the scale in float64."""
     total = np.zeros((len(x), len(w.codes())))

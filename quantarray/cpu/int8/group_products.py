@@ -18,7 +18,7 @@ from ..runtime.schedule import Kernel
 from .group_bytes import BYTES, LANES, put_in_order, spread
 from .group_dots import COLUMNS, ROWS, ByteRows, Panel, dot_blocks, sum_of_lanes
 from .group_rows import MOST_ROWS, REPEATED, RowsOfConstants, RowsOfWords, dot_group_rows, fold_rows
-from .tall_rows import HAS_TALL, PAIR, REPEATING, TALL, dot_tall_groups, fold_tall
+from .tall_rows import FEW_PLANES, HAS_TALL, PAIR, TALL, dot_tall_groups, fold_tall
 
 _LEAST = 1 << 17  # products that are worth a parallel region
 _FEW, _MANY = 4, 8  # outputs of a panel, of few rows and of more
@@ -61,9 +61,7 @@ def group_product(codes, shares, starts, sums, words, low, step, apart, group, u
     x, out = _ordered([a[tall:] for a in of_rows], unit, 1), out[tall:]
     workers = threads.workers(out.size * codes.shape[1], _LEAST)
     if len(out) <= MOST_ROWS:
-        kind = (
-            "contiguous" if out.flags.c_contiguous else None
-        )  # else types are the same always: Numba's look takes 3 us
+        kind = "contiguous" if out.flags.c_contiguous else None  # of types that are always the same: a look takes 3 us
         threads.run(_multiply_few, (x, weights, unit, out), out.shape[1], workers, kind=kind)
         return
     some = _FEW if len(out) <= ROWS[0] else _MANY
@@ -203,7 +201,7 @@ def _multiply_tall(x, w, unit, chunks, out, first, last):
     totals, ends = empty_floats(LANES * TALL), np.zeros(LANES * w.planes * _WORDS, np.uint64)
     whole, between, twice = w.length // length, w.outputs * w.length, w.apart == 2
     words_of_ends = RowsOfWords(ends, 0, _WORDS, LANES * _WORDS, w.planes)
-    in_place = w.each in REPEATED if w.planes <= REPEATING else w.each == 1
+    in_place = w.each in REPEATED if w.planes <= FEW_PLANES else w.each == 1
     for task in range(first, last):
         o, row = task % chunks * LANES, task // chunks * _ROWS
         here = min(LANES, outputs - o)

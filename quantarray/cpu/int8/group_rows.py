@@ -179,10 +179,10 @@ def _products(builder, x, of_rows, block, places, unit):
         some = [lanes_of(builder, lane, first, AT_ONCE) for lane in lanes]
         sums, last = [[adder.KIND(None)] * chains for _ in of_rows], 0
         for v, codes, place in _codes(builder, some, vectors, len(of_rows)):
-            places_moved = ir.Constant(adder.KIND, [max(0, last - place)] * adder.KIND.count)
+            down = ir.Constant(adder.KIND, [max(0, last - place)] * adder.KIND.count)
             for parts, at in zip(sums, firsts, strict=True):
                 if place < last:
-                    parts[:] = [builder.ashr(part, places_moved) for part in parts]
+                    parts[:] = [builder.ashr(part, down) for part in parts]
                 at = builder.add(at, const(v * BYTES + 4 * first))
                 row = builder.load(place_of(builder, x, at, Quads.KIND), align=4)
                 parts[v % chains] = adder.add(builder, parts[v % chains], codes, row)

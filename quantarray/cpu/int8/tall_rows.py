@@ -24,7 +24,7 @@ from .group_rows import RowsOfConstants, constants_of_block, planes_of
 HAS_TALL = VNNI
 TALL = 8  # rows
 PAIR = 2  # outputs
-REPEATING = 4  # planes of which constants are repeated in registers; of 8, which need these, it took 16 % longer
+FEW_PLANES = 4  # planes of which constants are repeated in registers; of 8, which need these, it took 16 % longer
 SUMS = TALL * PAIR  # vectors
 _PLANES = _WORDS = 8  # of weights at most, and of a plane in a block of groups of 32
 _BLOCK = TALL * LANES  # constants of rows
@@ -57,8 +57,8 @@ def dot_tall_groups(typingctx, x, tile, begin, w, blocks, unit, scales, lows, tw
 
     For even o < outputs, c < 2; after an odd number of outputs the last one is met again. x are `ByteRows` of tiles:
     codes int8[tiles blocks vectors TALL 64], the others float32[tiles blocks TALL 16]. Words, constants and sums as in
-    `dot_group_rows`, but of more than REPEATING planes a block has 16 constants; twice says that levels are 2 apart and
-    not 1.
+    `dot_group_rows`, but of more than FEW_PLANES planes a block has 16 constants; twice says that levels are 2 apart
+    and not 1.
     """
     i64 = types.int64
     signature = types.void(x, i64, i64, w, i64, i64, scales, lows, types.boolean, i64, totals)
@@ -170,7 +170,7 @@ def _of_groups(unit, planes, twice, module):
                 return builder.load(place_of(builder, data, place, REALS), align=4)
 
             def of_output(of, number, nth=nth):
-                if planes <= REPEATING:
+                if planes <= FEW_PLANES:
                     return constants_of_block(builder, of, number, nth)
                 at = builder.add(builder.mul(nth, const(LANES)), builder.mul(of.apart, number))
                 return builder.load(place_of(builder, builder.inttoptr(of.place, real), at, REALS), align=4)

@@ -270,10 +270,10 @@ def test_rows_in_groups(scheme, data, bits, rows, outputs, seed):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_constants_of_several_units(scheme, group, run):
     """Rows of whole blocks, whose constants are read where they are stored, each for 1 to 64 units."""
-    base = RNG.normal(size=(18, 2048)).astype(np.float32) * RNG.uniform(0.1, 9, (18, 128)).repeat(16, axis=1)
+    base = (RNG.normal(size=(18, 2048)) * RNG.uniform(0.1, 9, (18, 128)).repeat(16, axis=1)).astype(np.float32)
     x = RNG.normal(size=(13, 2048)).astype(np.float32)
     for bits in (1, 2, 4, 8):
-        w = qa.quantize(base.astype(np.float32), SCHEMES[scheme](bits), group=group)
+        w = qa.quantize(base, SCHEMES[scheme](bits), group=group)
         for rows in (1, 3, 8, 13):
             np.testing.assert_array_equal(qa.linear(x[:rows], w, quantize_x=run), in_groups(x[:rows], w, run))
 
@@ -285,12 +285,8 @@ def test_kernel_encode_runs(k, run, unit):
     x = RNG.normal(size=(3, k)).astype(np.float32) * RNG.choice([1e-9, 1, 1e30], (3, k)).astype(np.float32)
     x[1] = 0
     units = -(-k // unit)
-    shapes = (3, units), (3, units), (3, units)
-    wrong, scales, codes = (
-        np.zeros(1, bool),
-        [np.empty(s, np.float32) for s in shapes],
-        np.empty((3, units * unit), np.int8),
-    )
+    codes, scales = np.empty((3, units * unit), np.int8), np.empty((3, 3, units), np.float32)
+    wrong = np.zeros(1, bool)
     kernel("cpu", "encode_runs")(x, run, unit, -3, wrong, *scales, codes)
     starts = range(0, k, run)
     ends = np.stack([np.maximum(np.abs(x[:, i : i + run]).max(axis=1), np.float32(1e-5)) for i in starts], axis=1)
@@ -340,8 +336,8 @@ def test_a_number_of_elements_is_any_integer(group):
     w = qa.quantize(X, qa.Uniform(4), **({} if group is None else {"group": group}))
     for number in (np.int64(64), np.array(64), np.uint8(64)):
         np.testing.assert_array_equal(qa.linear(X, w, quantize_x=number), qa.linear(X, w, quantize_x=64))
-        found = qa.top_k(X, w, 1, "dot", quantize_queries=number)
-        np.testing.assert_array_equal(found.indices, qa.top_k(X, w, 1, "dot", quantize_queries=64).indices)
+        nearest = qa.top_k(X, w, 1, "dot", quantize_queries=number)
+        np.testing.assert_array_equal(nearest.indices, qa.top_k(X, w, 1, "dot", quantize_queries=64).indices)
         taken = [qa.explain(qa.linear, X, w, quantize_x=n).choices[0].taken for n in (number, 64)]
         assert taken[0] == taken[1]
 

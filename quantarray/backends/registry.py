@@ -80,6 +80,7 @@ _FILES = {
     "add_candidates": "hamming.candidates",
     "add_products": "hamming.candidates",
     "least_candidates": "hamming.candidates",
+    "nearest_products": "hamming.nearest_products",
     "conv_weights": "popcount.conv",
     "conv_words": "popcount.conv",
     "conv": "popcount.conv",

@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-k", type=int, default=10, help="rows for each query (10), at most all")
     parser.add_argument("--metric", choices=(*METRICS, *ALIASES), default="hamming", help="what is compared (hamming)")
     parser.add_argument("--candidates", type=int, help="rows for each query whose scores are computed (all)")
+    parser.add_argument("--planes", type=int, help="highest planes of rows by which candidates are found (their signs)")
     parser.add_argument("--signs", action="store_true", help="search for the signs of queries of floats, x > 0")
     parser.add_argument("--json", action="store_true", help="print ids and distances as JSON")
     parser.set_defaults(command=search)
@@ -44,7 +45,8 @@ def search(args: argparse.Namespace) -> int:
         checks.finite("search", "queries", queries)
         queries = pack_bits(queries > 0)
     try:
-        nearest = top_k(queries, database, min(args.k, len(database)), args.metric, candidates=args.candidates)
+        how = {"candidates": args.candidates, "planes": args.planes}
+        nearest = top_k(queries, database, min(args.k, len(database)), args.metric, **how)
     except TypeError as error:  # of what the files have
         raise ValueError(str(error)) from None
     ids, distances = np.atleast_2d(nearest.indices), np.atleast_2d(nearest.distances)

@@ -33,6 +33,7 @@ from .searches import add_candidates as add_candidates
 from .searches import add_products as add_products
 from .searches import least_candidates as least_candidates
 from .searches import nearest as nearest
+from .searches import nearest_products as nearest_products
 from .searches import nearest_sets as nearest_sets
 from .searches import within_distance as within_distance
 from .searches import within_sets as within_sets

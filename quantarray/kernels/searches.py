@@ -50,11 +50,24 @@ def add_products(
     """Add rows from `first` on to candidates as `add_candidates` does, by float64 scores of products float32 or int32
     [asked rows], or [rows asked] if they are `across`.
 
-    Each is divided by divisors float64[asked] and rounded to float32 p. With a of of_query float64[asked] and b of
-    of_row float32 or float64[rows], of which 0 needs none, the score is -(p + a) for metric 0, (a + b b) - 2 p for 1,
-    (a + b) - 2 p, at least 0, for 2, and -p / (a b) for 3, 0 where a b is 0. On the CPU only."""
+    Each is divided by divisors float64[asked] and rounded to float32 p, or is p where there are none. With a of
+    of_query float64[asked] and b of of_row float32 or float64[rows], of which 0 needs none, the score is -(p + a) for
+    metric 0, (a + b b) - 2 p for 1, (a + b) - 2 p, at least 0, for 2, and -p / (a b) for 3, 0 where a b is 0. On the
+    CPU only."""
 
 
 def least_candidates(counts: Array, candidates: Array, out: Array) -> None:
     """out int64[2 asked k]: the k least of `candidates`, of which there are counts[asked], at least k, ascending, of
     equal keys those first that were added first. On the CPU only."""
+
+
+def nearest_products(
+    codes: Array, scales: Array, words: Array, first: float, apart: float, by: Array, offset: Array, of_query: Array,
+    of_row: Array, metric: int, out: Array,
+) -> None:  # fmt: skip
+    """Search the best rows by products of codes int8[asked k] and words [planes rows ..], as of `byte_row_product`.
+
+    first and apart may have a fraction, a half or a quarter or .., of which float64 sums are exact. Without scales
+    products are exact integers. out int64[2 asked kept]: keys as `add_products` has them without divisors, then rows,
+    best first, of equal keys the lowest row. There are at least as many rows as are kept, which are 1 or more. On the
+    CPU only."""

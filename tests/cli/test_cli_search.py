@@ -47,6 +47,9 @@ def test_table(files, capsys):
     few = called(capsys, files / "codes.qa", files / "one.npy", *settings)[1]
     nearest = qa.top_k(ROWS[7], qa.quantize(ROWS, qa.Uniform(4)), 3, "dot", candidates=5)
     assert json.loads(few)["ids"] == [nearest.indices.tolist()]
+    few = called(capsys, files / "codes.qa", files / "one.npy", *settings, "--planes", 2)[1]
+    nearest = qa.top_k(ROWS[7], qa.quantize(ROWS, qa.Uniform(4)), 3, "dot", candidates=5, planes=2)
+    assert json.loads(few)["ids"] == [nearest.indices.tolist()]
 
 
 def test_k_is_at_most_all_rows(files, capsys):

@@ -54,6 +54,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "least_candidates",
         "look_up",
         "map_reduce",
+        "nearest_products",
         "nearest_sets",
         "pack_compared",
         "pack_seen",

@@ -27,8 +27,9 @@ def add_candidates(scores, flip, first, k, counts, limits, out):
 
 
 def add_products(products, across, divisors, of_query, of_row, metric, first, k, counts, limits, out):
-    asked = len(counts)
-    arguments = products, divisors, of_query, of_row, metric, first, k, counts, limits, out
+    asked, final = len(counts), len(divisors) == 0
+    divisors = np.ones(asked) if final else divisors
+    arguments = products, final, divisors, of_query, of_row, metric, first, k, counts, limits, out
     run = _add_across if across else _add_along
     threads.run(run, arguments, asked, min(asked, threads.workers(products.size, LEAST)))
 
@@ -64,24 +65,34 @@ def _key(score, flip):
 
 
 @Kernel
-def _add_along(products, divisors, of_query, of_row, metric, start, k, counts, limits, out, first, last):
+def _add_along(products, final, divisors, of_query, of_row, metric, start, k, counts, limits, out, first, last):
     """Look at products [asked rows], a run of rows at a time."""
     prefer_wide()
     best = reservoir_of(out, counts, limits, k)
     for q in range(first, last):
-        least, slope = _bound(metric, limits[q], divisors[q], of_query[q])
-        for at in range(0, products.shape[1], _AT_ONCE):
-            end = min(at + _AT_ONCE, products.shape[1])
-            if _passing_rows(products, q, at, end, least, slope, of_row, metric):
-                for r in range(at, end):
-                    b = np.float32(0) if metric == _SUM else _term(metric, np.float32(of_row[r]))
-                    if not np.float32(products[q, r]) <= least + slope * b:
-                        if _look(products[q, r], divisors[q], of_query[q], of_row, r, metric, q, start, best):
-                            least, slope = _bound(metric, limits[q], divisors[q], of_query[q])
+        look_along(products[q], products.shape[1], final, divisors[q], of_query[q], of_row, 0, metric, q, start, best)
+
+
+@inline
+def look_along(products, count, final, divisor, of_query, of_row, at, metric, q, start, best):
+    """Add those of `count` rows, from `start` on, that are among the best of query q; their numbers are of_row[at ..].
+
+    No slices: each counts references, for 5 ns.
+    """
+    least, slope = _bound(metric, best.limits[q], divisor, of_query)
+    for first in range(0, count, _AT_ONCE):
+        last = min(first + _AT_ONCE, count)
+        if _passing_rows(products, first, last, least, slope, of_row, at, metric):
+            for r in range(first, last):
+                b = np.float32(0) if metric == _SUM else _term(metric, np.float32(of_row[at + r]))
+                if not np.float32(products[r]) <= least + slope * b:
+                    p = _quotient(products[r], divisor, final)
+                    if _look(p, of_query, of_row, at + r, metric, q, start + r, best):
+                        least, slope = _bound(metric, best.limits[q], divisor, of_query)
 
 
 @Kernel
-def _add_across(products, divisors, of_query, of_row, metric, start, k, counts, limits, out, first, last):
+def _add_across(products, final, divisors, of_query, of_row, metric, start, k, counts, limits, out, first, last):
     """Look at products [rows asked], a run of queries at a time."""
     best = reservoir_of(out, counts, limits, k)
     least, slope = np.empty(last - first, np.float32), np.empty(last - first, np.float32)
@@ -95,7 +106,8 @@ def _add_across(products, divisors, of_query, of_row, metric, start, k, counts, 
                 products[r, at:end], least[at - first : end - first], slope[at - first : end - first], b
             ):
                 for q in range(at, end):
-                    if _look(products[r, q], divisors[q], of_query[q], of_row, r, metric, q, start, best):
+                    p = _quotient(products[r, q], divisors[q], final)
+                    if _look(p, of_query[q], of_row, r, metric, q, start + r, best):
                         least[q - first], slope[q - first] = _bound(metric, limits[q], divisors[q], of_query[q])
 
 
@@ -122,19 +134,19 @@ def _term(metric, of_row):
 
 
 @inline
-def _passing_rows(products, q, first, last, least, slope, of_row, metric):
-    """True if a product of a query and some rows is above its bound. No slices: each counts references, for 5 ns."""
-    passing, first, last = False, np.uint64(first), np.uint64(last)
+def _passing_rows(products, first, last, least, slope, of_row, at, metric):
+    """True if a product of a query and some rows is above its bound."""
+    passing, first, last, at = False, np.uint64(first), np.uint64(last), np.uint64(at)
     if metric == _SUM:
         for r in range(first, last):
-            passing |= not np.float32(products[q, r]) <= least
+            passing |= not np.float32(products[r]) <= least
     elif metric == _ESTIMATE:
         for r in range(first, last):
-            b = np.float32(of_row[r])
-            passing |= not np.float32(products[q, r]) <= least + slope * (b * b)
+            b = np.float32(of_row[at + r])
+            passing |= not np.float32(products[r]) <= least + slope * (b * b)
     else:
         for r in range(first, last):
-            passing |= not np.float32(products[q, r]) <= least + slope * np.float32(of_row[r])
+            passing |= not np.float32(products[r]) <= least + slope * np.float32(of_row[at + r])
     return passing
 
 
@@ -148,9 +160,14 @@ def _passing_queries(products, least, slope, b):
 
 
 @inline
-def _look(product, divisor, of_query, of_row, r, metric, q, start, best):
-    """Add a row if its score is below the limit; True where this lowers the limit."""
-    p = np.float64(np.float32(np.float64(product) / divisor))
+def _quotient(product, divisor, final):
+    """Return the product that is scored, float64: as it is where it is `final`, or divided and rounded to float32."""
+    return np.float64(product) if final else np.float64(np.float32(np.float64(product) / divisor))
+
+
+@inline
+def _look(p, of_query, of_row, r, metric, q, row, best):
+    """Add a row, whose number is of_row[r], if its score is below the limit; True where this lowers the limit."""
     if metric == _SUM:
         score = -(p + of_query)
     elif metric == _COSINE:
@@ -161,4 +178,4 @@ def _look(product, divisor, of_query, of_row, r, metric, q, start, best):
         score = max(score, 0.0) if metric == _DISTANCE else score
     bits = np.float64(score + 0.0).view(np.int64)
     key = bits ^ ((bits >> 63) & _NOT_SIGN)
-    return key < best.limits[q] and add(best, q, key, start + r)
+    return key < best.limits[q] and add(best, q, key, row)

@@ -19,7 +19,7 @@ from .distances import ROWS
 LEAST = 1 << 16  # words compared that are worth a parallel region
 FAR = np.iinfo(np.int64).max
 _MOST = 1 << 22  # candidates that are in memory at once, at 16 bytes
-_FEW = 32  # candidates that are inserted in order
+FEW = 32  # candidates that are inserted in order
 _BITS = np.uint64(10)  # of a digit
 _DIGITS = np.uint64(1) << _BITS
 _SIGN = np.uint64(1 << 63)
@@ -62,7 +62,7 @@ def add(best, q, key, row):
 
 @inline
 def _in_order(k):
-    return 0 < k <= _FEW
+    return 0 < k <= FEW
 
 
 @inner
@@ -182,7 +182,7 @@ def _finish(pairs, counts, k, start, out, first, last):
 
 def pieces_of(rows, workers, k):
     """Return the number of pieces of rows: few where many rows are stored, as each piece stores as many."""
-    return 1 if workers == 1 else threads.pieces(-(-rows // ROWS), workers) if k <= _FEW else workers
+    return 1 if workers == 1 else threads.pieces(-(-rows // ROWS), workers) if k <= FEW else workers
 
 
 def search(kernel, words, queries, settings, out):
@@ -197,7 +197,7 @@ def search(kernel, words, queries, settings, out):
         return
     workers = threads.workers(words.size * asked, LEAST)
     pieces = pieces_of(len(words), workers, k)
-    if pieces == 1 and k <= _FEW:  # the candidates are the result
+    if pieces == 1 and k <= FEW:  # the candidates are the result
         counts = np.empty((1, asked), np.int64)
         threads.run(kernel, (words, queries, *settings, out[None], counts, FAR, k), 1, 1)
         return

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from ..llvm.masks import ask_for
 from ..llvm.vectors import I16, I32, I64, const, joined, own_function, place_of, pointer, slot_of
 from ..runtime.isa import COUNTING, FEATURES
-from ..runtime.jit import inline
+from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
 
 HAS_TABLES = COUNTING == "avx512bw" or "avx512bw" in FEATURES  # an instruction set that is asked for has no features
@@ -34,16 +34,22 @@ def tables_of(length):
 
 @Kernel
 def make_tables(codes, totals, out, first, last):
-    """out int16[n 128] = tables for each 16 of codes int8[1 k], zeros after k; totals[0] = their sum. One task."""
+    """Make the tables of the first of codes int8[1 k]; totals[0] = its sum. One task."""
+    totals[0] = tables_of_row(codes, 0, out)
+
+
+@inner
+def tables_of_row(codes, row, out):
+    """out int16[n 128] = tables for each 16 of codes int8[.. k] of a row, zeros after k; returns their sum."""
     of_word, total = np.zeros(16, np.int16), np.int64(0)
     for word in range(len(out)):
         for i in range(16):
             at = word * 16 + i
-            of_word[i] = codes[0, at] if at < codes.shape[1] else 0
+            of_word[i] = codes[row, at] if at < codes.shape[1] else 0
             total += of_word[i]
         for start, bits, to in _PARTS:
             _fill(of_word, start, bits, out, word, to)
-    totals[0] = total
+    return total
 
 
 @inline
@@ -60,7 +66,7 @@ def _fill(codes, start, bits, out, word, to):
 def look_up_rows(typingctx, tables, words, length, first, last, out):
     """out[o - first] = sum of the codes of a row where output o has ones, first <= o < last, int32.
 
-    The tables of the row are those of `make_tables`; the words of output o begin at words[o length]. There are a
+    The tables of the row are those of `tables_of_row`; the words of output o begin at words[o length]. There are a
     multiple of OUTPUTS, and of WORDS words of each.
     """
     i64 = types.int64

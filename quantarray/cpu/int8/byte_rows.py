@@ -8,7 +8,7 @@ import numpy as np
 from ...core.format import empty_lines
 from ..llvm.vectors import prefer_wide
 from ..runtime import threads
-from ..runtime.jit import inline
+from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
 from .bit_rows import HAS_TABLES, OUTPUTS, WORDS, look_up_rows, make_tables, tables_of
 from .group_bytes import BYTES, LANES, place_in_group, put_in_order
@@ -98,11 +98,16 @@ def _padded(codes, height, words, values):
 
 @Kernel
 def _order(codes, length, height, totals, x, first, last):
+    prefer_wide()
+    put_rows_in_order(codes, length, height, totals, x, first, last)
+
+
+@inner
+def put_rows_in_order(codes, length, height, totals, x, first, last):
     """Sum rows, and put their bytes in the order of `spread`, zeros in the last block for words of the one before.
 
     Vectors of `height` rows are one after another: the same place of rows of 4 KiB would be one set of L1.
     """
-    prefer_wide()
     blocks, period = -(-length // _WORDS), length * 64 if length in SHORT else _WORDS * 64
     for tile in range(first, last):
         x[tile] = 0
@@ -130,14 +135,15 @@ def _count(
     prefer_wide()
     rows = len(totals)
     width, at_once = LANES // together, _VECTORS * together  # lanes of an output, and outputs
-    lanes = np.empty((rows, _VECTORS * LANES), np.int32)
+    lanes, outputs, out = np.empty(rows * _VECTORS * LANES, np.int32), out.shape[1], out.reshape(-1)
     for at in range(first * together, last * together, at_once):
         end = min(at + at_once, last * together)
         some = words[at * length :]
-        dot_byte_rows(x, rows, blocks, some, between, length, _VECTORS * LANES, planes, 0, end - at, lanes.reshape(-1))
+        dot_byte_rows(x, rows, blocks, some, between, length, _VECTORS * LANES, planes, 0, end - at, lanes)
         for r in range(rows):
-            add_lanes(lanes.reshape(-1), r * _VECTORS * LANES, (end - at) // together, width)
-            _divide(lanes, r, 0, at, end, totals, scales, lowest, apart, by, offset, out)
+            start, constants = r * _VECTORS * LANES, (lowest, apart, by, offset, at)
+            add_lanes(lanes, start, (end - at) // together, width)
+            divide(lanes, start, end - at, totals[r], scales[r], *constants, out, r * outputs + at)
 
 
 @Kernel
@@ -145,43 +151,45 @@ def _count_tall(x, words, between, planes, length, totals, scales, lowest, apart
     """Multiply some outputs and all tiles of rows: words of some outputs stay in L2 meanwhile."""
     prefer_wide()
     at_once = min(_AT_ONCE, max(TALL, _IN_CACHE // (planes * length)))
-    lanes = np.empty((TALL, at_once + 1), np.int32)
+    lanes, rows, outputs, out = np.empty(TALL * (at_once + 1), np.int32), len(out), out.shape[1], out.reshape(-1)
     for at in range(first, last, at_once):
         end, some = min(at + at_once, last), words[at * length :]
         for tile in range(len(x)):
-            dot_tall_rows(x[tile], some, between, length, at_once + 1, planes, end - at, lanes.reshape(-1))
-            for r in range(min(TALL, len(out) - tile * TALL)):
-                _divide(lanes, r, tile * TALL, at, end, totals, scales, lowest, apart, by, offset, out)
+            dot_tall_rows(x[tile], some, between, length, at_once + 1, planes, end - at, lanes)
+            for r in range(min(TALL, rows - tile * TALL)):
+                row, constants = tile * TALL + r, (lowest, apart, by, offset, at)
+                start, to = r * (at_once + 1), row * outputs + at
+                divide(lanes, start, end - at, totals[row], scales[row], *constants, out, to)
 
 
 @Kernel
 def _look_up(tables, words, length, totals, scales, lowest, apart, by, offset, out, first, last):
     """Look up the sums of one row, of outputs 32 first .. 32 last."""
     prefer_wide()
-    sums = np.empty((1, _AT_ONCE), np.int32)
+    sums, out = np.empty(_AT_ONCE, np.int32), out.reshape(-1)
     for at in range(first * OUTPUTS, last * OUTPUTS, _AT_ONCE):
         end = min(at + _AT_ONCE, last * OUTPUTS)
-        look_up_rows(tables.reshape(-1), words, length, at, end, sums.reshape(-1))
-        _divide(sums, 0, 0, at, end, totals, scales, lowest, apart, by, offset, out)
+        look_up_rows(tables.reshape(-1), words, length, at, end, sums)
+        divide(sums, 0, end - at, totals[0], scales[0], lowest, apart, by, offset, at, out, at)
 
 
 @inline
-def _divide(all_sums, r, above, first, last, totals, scales, lowest, apart, by, offset, out):
-    """Make products of codes those of values, rounded as products are, and divide them by the scale of row above + r.
+def divide(sums, start, count, total, scale, lowest, apart, by, offset, first, out, to):
+    """Make products of codes those of values, rounded as products are, and divide them by the scale of their row.
 
-    A quotient of two float32 is the same where it is rounded to float64 before.
+    out[to + i] is that of sums[start + i] and output first + i; the row's codes have the sum `total`. A quotient of two
+    float32 is the same where it is rounded to float64 before.
     """
-    row, begin, sums = np.uint64(above + r), np.uint64(first), all_sums[r]
-    scale, start = scales[row], lowest * totals[row]
+    first, start, to, lowest = np.uint64(first), np.uint64(start), np.uint64(to), lowest * total
     if by.size == 0:
-        for o in range(begin, np.uint64(last)):
-            out[row, o] = np.float64(start + apart * sums[o - begin]) / np.float64(scale) + 0.0
+        for i in range(np.uint64(count)):
+            out[to + i] = np.float64(lowest + apart * sums[start + i]) / np.float64(scale) + 0.0
     elif offset.size == 0:
-        for o in range(begin, np.uint64(last)):
-            exact = np.float64(start + apart * sums[o - begin])
-            out[row, o] = np.float32(np.float64(by[o]) * exact + 0.0) / scale + _NOTHING
+        for i in range(np.uint64(count)):
+            exact = np.float64(lowest + apart * sums[start + i])
+            out[to + i] = np.float32(np.float64(by[first + i]) * exact + 0.0) / scale + _NOTHING
     else:
-        total = np.float64(totals[row])
-        for o in range(begin, np.uint64(last)):
-            exact, low = np.float64(start + apart * sums[o - begin]), np.float64(offset[o]) * total
-            out[row, o] = np.float32(np.float64(by[o]) * exact + low + 0.0) / scale + _NOTHING
+        total = np.float64(total)
+        for i in range(np.uint64(count)):
+            exact, low = np.float64(lowest + apart * sums[start + i]), np.float64(offset[first + i]) * total
+            out[to + i] = np.float32(np.float64(by[first + i]) * exact + low + 0.0) / scale + _NOTHING

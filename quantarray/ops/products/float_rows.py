@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -277,10 +277,36 @@ def is_in_place(w: QuantArray) -> bool:
 def by_words(codes: Array, scale: Array, w: QuantArray) -> Array:
     """Compute what `by_codes` does from the words of w, if it `is_in_place`: no layout of them is held."""
     y = np.empty((len(codes), w.shape[0]), np.float32)
+    kernel("cpu", "byte_row_product")(codes, scale.reshape(-1), *words_in_place(w), y)
+    return y
+
+
+class Words(NamedTuple):
+    """A view of packed rows: their words, and a constant each or none, as `byte_row_product` reads them."""
+
+    words: Array  # [planes rows ..]
+    first: float  # level
+    apart: float  # are levels
+    by: Array
+    offset: Array
+
+    def at(self, ids: Array) -> Words:
+        """Return those of some rows."""
+        by, offset = (constants[ids] if constants.size else constants for constants in (self.by, self.offset))
+        return self._replace(words=self.words.take(ids, axis=1), by=by, offset=offset)
+
+    def highest(self, planes: int) -> Words:
+        """Return the highest planes alone, whose levels are in the middle of those that they leave open."""
+        open_ = len(self.words) - planes
+        first = self.first + self.apart * (2**open_ - 1) / 2
+        return self._replace(words=self.words[open_:], first=first, apart=self.apart * 2**open_)
+
+
+def words_in_place(w: QuantArray) -> Words:
+    """Return the words and constants of w that `is_in_place`."""
     words = w.words
     words = words.reshape(w.bits, w.shape[0], words.shape[-1])
-    kernel("cpu", "byte_row_product")(codes, scale.reshape(-1), words, *w._cached("row", _row_operands, w), y)
-    return y
+    return Words(words, *w._cached("row", _row_operands, w))
 
 
 def _row_operands(w: QuantArray) -> tuple[int, int, Array, Array]:

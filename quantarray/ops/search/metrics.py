@@ -17,6 +17,7 @@ differ are different floats, so they are compared exactly.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from ..linear_algebra.contractions import hamming
 from ..products import float_rows
 from ..products.matrix_product import linear
 from ..products.operand import from_dense
-from ..statistical.map_reduce import map_reduce
+from ..words.conversion import dequantize
 from . import scores
 from .rabitq import RotatedRows
 from .scores import Product, Scores, ratio
@@ -39,6 +40,8 @@ DISTANCES, SETS, PRODUCTS = ("hamming", "l2"), ("jaccard", "dice", "tversky"), (
 METRICS = ("hamming", *SETS, *PRODUCTS)
 ALIASES = {"tanimoto": "jaccard"}
 _TVERSKY = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5)}  # alpha and beta; all sums are exact
+_VALUES = 1 << 20  # of rows whose squares are summed at once
+_WHOLE = np.empty((0, 1), np.float32)  # no scales: products are integers
 _FEW = 16  # queries that meet the words of rows, whose codes are made again for each eight or four
 
 
@@ -61,8 +64,11 @@ def rotated_of(queries: Any, database: Any, metric: Metric) -> Any:
     return database.rotated(queries, metric.name) if isinstance(database, RotatedRows) else queries
 
 
-def scores_of(op: str, queries: Any, rotated: Any, database: Any, metric: Metric) -> Scores | Callable[[Any], Array]:
-    """Return a function of packed or rotated rows [n d], a part of a database, that gives scores [queries n].
+def scores_of(
+    op: str, queries: Any, rotated: Any, database: Any, metric: Metric
+) -> Scores | Callable[[Any, int], Array]:
+    """Return a function of packed or rotated rows [n d] of a database, and of the first one's number, that gives scores
+    [queries n].
 
     queries: QuantArray [m d], or for products float32 or int8 arrays; rotated: `rotated_of` them.
     """
@@ -76,23 +82,23 @@ def scores_of(op: str, queries: Any, rotated: Any, database: Any, metric: Metric
     return _products(op, queries, database, metric)
 
 
-def _hamming(queries: QuantArray) -> Callable[[Any], Array]:
+def _hamming(queries: QuantArray) -> Callable[[Any, int], Array]:
     """d - 2 * differing is the product of signs; for more bits, elements are compared."""
     if queries.bits > 1:
-        return lambda rows: hamming(queries[:, None], rows[None])
+        return lambda rows, first: hamming(queries[:, None], rows[None])
     signs, length = _of_law(queries, bipolar), queries.shape[1]
 
-    def scores(rows: QuantArray) -> Array:
+    def scores(rows: QuantArray, first: int) -> Array:
         products: Array = linear(_of_law(rows, bipolar), signs).T.astype(np.int64)
         return (length - products) >> 1
 
     return scores
 
 
-def _sets(queries: QuantArray, metric: Metric) -> Callable[[Any], Array]:
+def _sets(queries: QuantArray, metric: Metric) -> Callable[[Any, int], Array]:
     members, of_query = _of_law(queries, uint1), _squares(_of_law(queries, uint1))[:, None]
 
-    def scores(rows: QuantArray) -> Array:
+    def scores(rows: QuantArray, first: int) -> Array:
         others = _of_law(rows, uint1)
         both, of_row = linear(others, members).T, _squares(others)[None]
         return ratio(both, both + metric.alpha * (of_query - both) + metric.beta * (of_row - both))
@@ -104,16 +110,22 @@ def _products(op: str, queries: Any, database: QuantArray, metric: Metric) -> Sc
     product = _product_with(op, queries, database, metric.quantize_queries)
     if metric.name == "dot":
         return Scores(product)
+    squares = database._cached("squares", _squares, database)
     if metric.name == "l2":
-        return Scores(product, scores.DISTANCE, _squares(queries), _squares)
-    return Scores(product, scores.COSINE, _lengths(queries), _lengths)
+        return Scores(product, scores.DISTANCE, _squares(queries), squares)
+    return Scores(product, scores.COSINE, _lengths(_squares(queries)), database._cached("lengths", _lengths, squares))
 
 
 def _product_with(op: str, queries: Any, database: QuantArray, quantize_queries: QuantizeX) -> Product:
     """Return the products of queries and rows of the database. The queries are the weights of a product, whose layout
     is made once; that of a block of rows would be made for each call."""
     if isinstance(queries, QuantArray):
-        return Product(lambda rows: linear(rows, queries).T)
+        as_codes, whole = None, _is_whole(queries, database)
+        if whole and 0 < len(queries) <= _FEW and float_rows.is_in_place(database):
+            as_codes = _levels_as_codes(queries)
+        return Product(
+            lambda rows: linear(rows, queries).T, None, None if as_codes is None else (as_codes, _WHOLE), whole
+        )
     floats = queries.dtype.kind == "f"
     if floats and quantize_queries is None:
         return Product(lambda rows: linear(queries, rows))
@@ -124,18 +136,39 @@ def _product_with(op: str, queries: Any, database: QuantArray, quantize_queries:
                 float_rows.TINY,
             )
         )  # fmt: skip
-    codes, scale = float_rows.codes_of(op, queries, float_rows.TINY) if floats else (queries, None)
-    if 0 < len(codes) <= _FEW and len(database) and codes.dtype == np.int8:
-        if float_rows.is_in_place(database) and not (database.scale is None and scale is None):
-            divisors = np.ones((len(codes), 1), np.float32) if scale is None else scale
-            return Product(lambda rows: float_rows.by_words(codes, divisors, rows))
-    whole = from_dense(codes, 1)
-    return Product(lambda rows: linear(rows, whole).T, None if scale is None else scale[:, 0].astype(np.float64))
+    asked, scale = float_rows.codes_of(op, queries, float_rows.TINY) if floats else (queries, None)
+    whole = scale is None and _is_whole(asked, database)
+    if 0 < len(asked) <= _FEW and len(database) and asked.dtype == np.int8 and float_rows.is_in_place(database):
+        if whole:
+            return Product(lambda rows: linear(rows, from_dense(asked, 1)).T, None, (asked, _WHOLE), whole)
+        if database.scale is not None or scale is not None:
+            by_row = np.ones((len(asked), 1), np.float32) if scale is None else scale
+            return Product(lambda rows: float_rows.by_words(asked, by_row, rows), None, (asked, by_row))
+    packed, divisors = from_dense(asked, 1), None if scale is None else scale[:, 0].astype(np.float64)
+    return Product(lambda rows: linear(rows, packed).T, divisors, None, whole)
 
 
-def _lengths(x: Any) -> Array:
+def _is_whole(queries: Any, rows: QuantArray) -> bool:
+    """True where products of queries and rows are integers that int32 has, and float64 their squares."""
+    most = [rows.shape[1]]
+    for side in (queries, rows):
+        if isinstance(side, QuantArray) and (not side.dtype.is_integer or side.constants.has_scale):
+            return False
+        most.append(side.dtype.max_abs if isinstance(side, QuantArray) else 2 ** (8 * side.dtype.itemsize))
+    return math.prod(most) < 2**31 and most[0] * max(most[1:]) ** 2 < 2**53
+
+
+def _levels_as_codes(queries: QuantArray) -> Array | None:
+    """Return the levels of queries as int8, if that holds them."""
+    levels = queries.dtype.levels if queries.scale is None else None
+    if levels is None or not -128 <= min(levels) <= max(levels) <= 127:
+        return None
+    return dequantize(queries).astype(np.int8)
+
+
+def _lengths(squares: Array) -> Array:
     """Return the length of each row."""
-    lengths: Array = np.sqrt(_squares(x).astype(np.float64))
+    lengths: Array = np.sqrt(squares.astype(np.float64))
     return lengths
 
 
@@ -145,13 +178,18 @@ def _squares(x: Any) -> Array:
         wide = x.astype(np.int64 if x.dtype.kind in "iub" else np.float64)
         total: Array = (wide * wide).sum(axis=1)
         return total
-    levels = x.dtype.levels if x.scale is None else None
-    exact = levels is not None and max(map(abs, levels)) ** 2 * x.shape[1] < 2**62
-    return map_reduce(np.square if exact else _square_of_floats, x, axis=1)
-
-
-def _square_of_floats(levels: Array) -> Array:
-    return np.square(levels.astype(np.float64))
+    table = None if x.dtype.levels is None or x.scale is not None else np.square(np.array(x.dtype.levels, object))
+    exact = table is not None and max(table) * x.shape[1] < 2**62
+    squares, at_once = np.empty(len(x), np.int64 if exact else np.float64), max(1, _VALUES // max(1, x.shape[1]))
+    for first in range(0, len(x), at_once):
+        rows = x[first : first + at_once]
+        if table is None:
+            values = dequantize(rows).astype(np.float64)
+            np.square(values, out=values)
+        else:
+            values = table.astype(squares.dtype)[rows.codes()]
+        squares[first : first + at_once] = values.sum(axis=1)
+    return squares
 
 
 def _of_law(q: QuantArray, law: Any) -> QuantArray:

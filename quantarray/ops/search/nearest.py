@@ -15,12 +15,13 @@ from ...core.code_values import all_finite
 from ...core.dtypes import Array
 from ...core.errors import DeviceError
 from ...core.hints import Bools, QuantizeX, Vector
+from ..products.float_rows import words_in_place
 from . import checking, metrics
 from .candidates import best_of, taken
 from .metrics import Metric
 from .rabitq import RotatedRows
 from .scores import Scores
-from .selection import Best
+from .selection import Best, best_products
 
 Name = Literal["hamming", "jaccard", "tanimoto", "dice", "tversky", "dot", "cosine", "l2"]
 _SCORES = 1 << 20  # of a block: some 16 MB with what is computed of them
@@ -68,6 +69,7 @@ def top_k(
     beta: float = 1.0,
     quantize_queries: QuantizeX = None,
     candidates: int | None = None,
+    planes: int | None = None,
 ) -> Nearest:
     """Find the k rows of a packed database that are nearest to each query, by comparing it with all of them.
 
@@ -90,7 +92,8 @@ def top_k(
 
     candidates: for "dot", "cosine" and "l2", how many rows are scored, at least k: those whose signs, the highest plane
     of codes, differ least from the signs of the query. Scores are those of a search of all rows, in less time, but rows
-    that are not among the candidates are not found.
+    that are not among the candidates are not found. planes: candidates are the rows of the best scores by so many of
+    the highest planes, for levels that are evenly spaced. One query, or a few, then read less than all planes.
 
     Raises TypeError for dtypes that a metric does not take, or whose signs no plane has, ValueError where shapes or k
     do not fit, OverflowError where scores pass float32, DeviceError on a GPU for all but Hamming distances of 1 bit.
@@ -115,10 +118,11 @@ def top_k(
     single = asked.ndim == 1
     searched = _chosen(rows, chosen)
     number = _candidates(op, candidates, k, n, how)
+    used = planes if planes is None else _planes(op, planes, candidates, rows.bits)
     if rows.bits == 1 and how.name not in metrics.PRODUCTS:
         scores, ids = _by_words(asked, searched, k, how)
     else:
-        scores, ids = _by_scores(op, asked[None] if single else asked, searched, k, how, number)
+        scores, ids = _by_scores(op, asked[None] if single else asked, searched, k, how, number, used)
         _check_scores(op, scores)
     if chosen is not None:
         ids = namespace(rows.device).asarray(chosen)[ids]
@@ -149,6 +153,13 @@ def _candidates(op: str, candidates: Any, k: int, n: int, how: Metric) -> int:
     return min(number, n)
 
 
+def _planes(op: str, planes: Any, candidates: Any, bits: int) -> int:
+    """Check the number of planes by which candidates are found."""
+    if candidates is None:
+        raise ValueError(f"{op}: planes says how candidates are found; pass candidates too, such as 20 k")
+    return checks.integer(op, "planes", planes, 1, bits)
+
+
 def _by_words(asked: QuantArray, searched: QuantArray, k: int, how: Metric) -> tuple[Array, Array]:
     """Return the distances, or similarities, and rows that the kernel finds, which stores no others."""
     words, queries = _words(searched), _words(asked)
@@ -166,7 +177,9 @@ def _words(q: QuantArray) -> Array:
     return contiguous(q.words[0] if q.ndim == 2 else q.words)  # q[None] would take as long as a small search
 
 
-def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric, number: int) -> tuple[Array, Array]:
+def _by_scores(
+    op: str, asked: Any, searched: Any, k: int, how: Metric, number: int, planes: int | None
+) -> tuple[Array, Array]:
     """Return the best of scores of all rows, a block at a time, or of a `number`, for so many queries that candidates
     fit."""
     n, searched = len(searched), searched if k else searched[:0]
@@ -174,16 +187,19 @@ def _by_scores(op: str, asked: Any, searched: Any, k: int, how: Metric, number: 
     for query in range(0, max(1, len(asked)), at_once):
         some = asked[query : query + at_once]
         if k and number < n:
-            parts.append(best_of(op, some, searched, k, how, number))
+            parts.append(best_of(op, some, searched, k, how, number, planes))
+            continue
+        scores = metrics.scores_of(op, some, metrics.rotated_of(some, searched, how), searched, how)
+        if k and isinstance(scores, Scores) and scores.product.codes is not None:
+            parts.append(best_products(scores, words_in_place(scores.codes(searched)), k, how.sign))
             continue
         best = Best(len(some), n, k, how.sign)
-        scores = metrics.scores_of(op, some, metrics.rotated_of(some, searched, how), searched, how)
         alone = isinstance(scores, Scores) and scores.product.divisors is not None
         for first, rows in _blocks(searched, max(1, (_PRODUCTS if alone else _SCORES) // max(1, len(some)))):
             if isinstance(scores, Scores):
                 best.add_products(scores, rows, first)
             else:
-                best.add(scores(rows), first)
+                best.add(scores(rows, first), first)
         parts.append(best.result())
     values, ids = parts[0] if len(parts) == 1 else (np.concatenate(each) for each in zip(*parts, strict=True))
     return values, ids
@@ -233,7 +249,7 @@ def within(
         several = asked if asked.ndim == 2 else asked[None]
         scores_of = metrics.scores_of(op, several, metrics.rotated_of(several, rows, how), rows, how)
         for first, some in _blocks(rows, size):
-            block = scores_of(some)
+            block = scores_of(some, first)
             _check_scores(op, block)
             query, row = np.nonzero(how.sign * block <= limit)
             parts.append((query, row + first, block[query, row]))

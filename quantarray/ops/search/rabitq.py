@@ -130,7 +130,7 @@ class RotatedRows:
         if metric == "dot":
             return Scores(product, of_query=queries @ self.center.astype(np.float64), codes=codes)
         squares = np.square((queries - self.center).astype(np.float64)).sum(axis=1)
-        return Scores(product, ESTIMATE, squares, attrgetter("norms"), codes)
+        return Scores(product, ESTIMATE, squares, self.norms, codes)
 
     def rotated(self, queries: Array, metric: str) -> Array:
         """Return rotated queries float32 [m D], less the center for "l2"."""

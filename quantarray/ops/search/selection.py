@@ -8,6 +8,7 @@ import numpy as np
 
 from ...backends.registry import contiguous, kernel
 from ...core.dtypes import Array
+from ..products.float_rows import Words
 from .scores import Scores
 
 _FAR = np.iinfo(np.int64).max
@@ -37,26 +38,41 @@ class Best:
             kernel("cpu", "add_candidates")(signed.view(np.int64), *operands)
 
     def add_products(self, scores: Scores, rows: Any, first: int) -> None:
-        """Look at the scores of rows from `first` on, a block, without an array of them where products are floats."""
+        """Look at the scores of rows from `first` on, a block, without an array of them where float32 has products."""
         products = scores.product.function(scores.codes(rows))
-        if products.dtype.kind != "f" and scores.product.divisors is None:
-            self.add(scores(rows), first)
+        if products.dtype.kind != "f" and scores.product.divisors is None and not scores.product.whole:
+            self.add(scores(rows, first), first)
             return
-        self._dtype = np.dtype(np.float32) if scores.of_query is None else np.dtype(np.float64)
-        self._flip = _NOT_SIGN
+        self._dtype, self._flip = np.dtype(scores.dtype), _NOT_SIGN
         if not (self._k and products.size):
             return
-        across = not products.flags.c_contiguous
-        terms = scores.terms(len(products), rows)
+        across, asked = not products.flags.c_contiguous, len(products)
         laid_out = contiguous(products.T if across else products)
+        divisors = np.empty(0) if scores.product.divisors is None else scores.product.divisors
         state = first, self._k, self._counts, self._limits, self._pairs
-        kernel("cpu", "add_products")(laid_out, across, *terms, scores.metric, *state)
+        kernel("cpu", "add_products")(laid_out, across, divisors, *scores.terms(asked, first, len(rows)), *state)
 
     def result(self) -> tuple[Array, Array]:
         """Return the scores [queries k], of the dtype that was added, and rows, best first."""
         out = np.empty((2, len(self._counts), self._k), np.int64)
         if out.size:
             kernel("cpu", "least_candidates")(self._counts, self._pairs, out)
-        keys = out[0]
-        scores: Array = (keys ^ ((keys >> 63) & self._flip)).view(np.float64) if self._flip else keys
-        return (scores if self._sign > 0 else -scores).astype(self._dtype, copy=False), out[1]
+        keys = _floats(out[0]) if self._flip else out[0]
+        return (keys if self._sign > 0 else -keys).astype(self._dtype, copy=False), out[1]
+
+
+def best_products(scores: Scores, words: Words, k: int, sign: int) -> tuple[Array, Array]:
+    """Return the k best scores [queries k] and their rows, 1 or more, of products of codes and the words of rows."""
+    assert scores.product.codes is not None
+    codes, divisors = scores.product.codes
+    keys, rows = out = np.empty((2, len(codes), k), np.int64)
+    terms = scores.terms(len(codes), 0, words.words.shape[1])
+    kernel("cpu", "nearest_products")(codes, divisors.reshape(-1), *words, *terms, out)
+    values = _floats(keys) if sign > 0 else -_floats(keys)
+    return values.astype(scores.dtype, copy=False), rows
+
+
+def _floats(keys: Array) -> Array:
+    """Return the float64 numbers whose keys these are."""
+    numbers: Array = (keys ^ ((keys >> 63) & _NOT_SIGN)).view(np.float64)
+    return numbers

@@ -147,7 +147,7 @@ def test_dense_queries(name, data, size, dtype, seed):
     k = data.draw(st.integers(0, n))
     products = qa.linear(queries, rows)
     one = (queries.astype(np.float64) ** 2).sum(1)[:, None]
-    two = qa.map_reduce(lambda x: np.square(x.astype(np.float64)), rows, axis=1)[None]
+    two = (rows.dequantize().astype(np.float64) ** 2).sum(axis=1)[None]
     if name == "dot":
         scores = products
     elif name == "l2":

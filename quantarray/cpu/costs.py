@@ -26,7 +26,7 @@ from .popcount.affine import differing
 from .popcount.bands import BLOCKS, IN_BANDS, band_tiles, pays
 from .popcount.tile_tasks import workers_for
 from .popcount.tiles import IN_REGISTERS, WORD
-from .runtime.isa import NAME
+from .runtime.isa import FAST_DOTS, NAME
 
 _ROWS = 16  # that `byte_row_product` takes: others are as fast from about 64 on
 _FEW_PLANES = 5  # of which bytes are made in less time than others take to reach their rate (Zen 3)
@@ -67,7 +67,10 @@ class Counting(NamedTuple):
     sure: float = 1.2  # costs so many times apart are in the order of the times, of tiles of few words too
 
 
-BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.24, step=0.9, order=0.45, one_shift=0.3, sure=1.1)
+_SHIFT = 1.5 if FAST_DOTS else 0.3
+BY_WORDS = Counting(
+    one_pass=3, one_sum=0.25, expand=0.08, unroll=0.24, step=0.9, order=0.45, one_shift=_SHIFT, sure=1.1
+)
 BY_SHUFFLES = Counting(
     one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.15, step=0.55, order=0.3, split=2, alone=2.75, sure=1.3
 )

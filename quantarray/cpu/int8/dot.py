@@ -24,6 +24,7 @@ from ..popcount.packed_weights import QUADS, interleave, restore
 from ..popcount.tile_tasks import Effort, Task, drive, tiles_of
 from ..popcount.tiles import Group, blocks, empty_places, lanes_of, next_stretch, place_tiles
 from ..runtime.aligned import empty_lines, first_line
+from ..runtime.isa import FAST_DOTS
 from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
 from .amx_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, DOT_WIDE, UNIT
@@ -41,7 +42,8 @@ _SPARE = 2  # quads that take as long as a span of its own
 EXPANDED = 1 << 17  # bytes of weights that stay expanded for all bands: half of the L2 that most CPUs have
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
 SHORT_STRETCH = 9  # in L1, 36 KiB, where each four pixels read them again, and not each 32 as in tiles
-EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 9, weight=0.12, pixel=0.35, band=BAND)
+_TILE = 12 if COUNTS_BY_SHUFFLES else 5 if FAST_DOTS else 9
+EFFORT = Effort(word=DOT_PASSES, tile=_TILE, weight=0.12, pixel=0.35, band=BAND)
 
 
 def dot_weights(words, groups, out):

@@ -4,11 +4,11 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from ..llvm.vectors import I32
-from ..runtime.isa import COUNTING
+from ..runtime.isa import COUNTING, FAST_DOTS
 from .interface import tile_dotter, tile_writers
 
 # Pairs of planes that are counted in the same time, by `count_tile` or by shuffles: see `../costs.py`
-DOT_PASSES = DOT_FOLDED = DOT_WIDE = 2.5 if COUNTING == "avx512bw" else 5
+DOT_PASSES = DOT_FOLDED = DOT_WIDE = 2.5 if COUNTING == "avx512bw" else 3 if FAST_DOTS else 5
 DOT_ALONE = 1.25  # times as long a single block of 32 channels takes as one of two: its additions wait for each other
 _ROW = ir.VectorType(I32, 16)
 

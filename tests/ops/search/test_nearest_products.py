@@ -100,8 +100,9 @@ def by_planes(queries, codes, levels, scale, planes, bits):
 
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 8), seeds())
+@pytest.mark.parametrize("name", ["dot", "cosine", "l2"])
 @pytest.mark.parametrize("form", ["row", "floats"])
-def test_candidates_by_planes(form, data, bits, seed):
+def test_candidates_by_planes(form, name, data, bits, seed):
     n, d, m = (data.draw(st.sampled_from(each)) for each in ([50, 600], [64, 300, 512], [1, 3, 20]))
     planes, k = data.draw(st.integers(1, bits)), data.draw(st.integers(0, 7))
     number = data.draw(st.sampled_from([7, 40]))
@@ -110,15 +111,20 @@ def test_candidates_by_planes(form, data, bits, seed):
     codes, scale = rng.integers(0, 2**bits, (n, d)), rng.uniform(0.1, 2, (n, 1)).astype(np.float32)
     rows, queries = qa.from_codes(codes, law, scale=scale), rng.normal(size=(m, d)).astype(np.float32)
     how = {"quantize_queries": "row" if form == "row" else None}
-    found = qa.top_k(queries, rows, k, "dot", candidates=number, planes=planes, **how)
+    found = qa.top_k(queries, rows, k, name, candidates=number, planes=planes, **how)
     estimates = by_planes(queries, codes, law.levels, scale, planes, bits)
-    near = np.argsort(-estimates, axis=1, kind="stable")[:, :number]
-    scores = qa.linear(queries, rows, quantize_x=how["quantize_queries"])
-    kept = np.full(scores.shape, -np.inf, np.float32)
-    np.put_along_axis(kept, near, np.take_along_axis(scores, near, 1), 1)
-    scores, ids = best(kept, k, -1)
-    np.testing.assert_array_equal(found.indices, ids)
-    np.testing.assert_array_equal(found.distances, scores)
+    a, b = ((side.astype(np.float64) ** 2).sum(axis=1) for side in (queries, rows.dequantize()))
+    sign = 1 if name == "l2" else -1
+    if name == "l2":
+        estimates = np.maximum(a[:, None] + b - 2 * estimates.astype(np.float64), 0)
+    elif name == "cosine":
+        estimates = estimates / (np.sqrt(a)[:, None] * np.sqrt(b))
+    near = np.argsort(sign * estimates, axis=1, kind="stable")[:, :number]
+    whole = qa.top_k(queries, rows, n, name, **how)  # of which those that are near are left
+    for q, (ids, scores) in enumerate(zip(whole.indices, whole.distances, strict=True)):
+        left = np.isin(ids, near[q])
+        np.testing.assert_array_equal(found.indices[q], ids[left][:k])
+        np.testing.assert_array_equal(found.distances[q], scores[left][:k])
 
 
 @pytest.mark.parametrize("metric", ["dot", "l2"])

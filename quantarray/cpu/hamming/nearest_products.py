@@ -6,14 +6,13 @@ rows: each row is read once for four of them.
 
 import numpy as np
 
-from ..int8.bit_rows import HAS_TABLES, OUTPUTS, WORDS, look_up_rows, tables_of_row
+from ..int8.bit_rows import ENTRIES, HAS_TABLES, OUTPUTS, WORDS, look_up_rows, tables_of_row
 from ..int8.byte_rows import divide, put_rows_in_order
 from ..int8.group_bytes import BYTES, LANES
 from ..int8.group_rows import MOST_ROWS, SHORT, add_lanes, dot_byte_rows
 from ..llvm.vectors import prefer_wide
 from ..runtime import threads
 from ..runtime.aligned import empty_lines
-from ..runtime.jit import inner
 from ..runtime.schedule import Kernel, share
 from .candidates import look_along
 from .reservoir import FAR, FEW, LEAST, empty_reservoir, finish, pieces_of
@@ -52,7 +51,7 @@ def _search(
     prefer_wide()
     asked, rows, blocks = len(codes), len(words) // length, -(-length // _BLOCK)
     looked_up = HAS_TABLES and asked == planes == 1 and length % WORDS == 0
-    tables = np.empty((4 * length if looked_up else 0, 128), np.int16)
+    tables = np.empty((4 * length if looked_up else 0, ENTRIES), np.int16)
     x = np.empty((0 if looked_up else asked, blocks * _BLOCK * BYTES), np.int8)
     totals, products = np.empty(asked, np.int64), np.empty(_RUN, kind.dtype)
     if looked_up:
@@ -70,7 +69,9 @@ def _search(
         while at < end:
             count, here, step = min(_RUN, (inside if at < inside else end) - at), words[at * length :], between
             if at >= inside:
-                _copy(words, between, at * length, count * length, planes, padded, size)
+                for plane in range(planes):
+                    for i in range(count * length):
+                        padded[plane * size + i] = words[plane * between + at * length + i]
                 here, step = padded, size
             vectors = -(-count // together)
             for tile in range(0, asked, MOST_ROWS):
@@ -89,10 +90,3 @@ def _search(
                     divide(lanes, start, count, totals[q], scales[q], *values, at, products, 0)
                     look_along(products, count, True, 1.0, of_query[q], of_row, at, metric, q, at, best)
             at += count
-
-
-@inner
-def _copy(words, between, at, count, planes, out, size):
-    for plane in range(planes):
-        for i in range(count):
-            out[plane * size + i] = words[plane * between + at + i]

@@ -21,7 +21,7 @@ HAS_TABLES = COUNTING == "avx512bw" or "avx512bw" in FEATURES  # an instruction 
 OUTPUTS = 32  # at once
 WORDS = 4  # of an output in a block, whose sums of 256 bytes fit into 16 bits
 _PARTS = (0, 6, 0), (6, 5, 64), (11, 5, 96)  # first bit and bits of an index in 16, and where its table begins
-_ENTRIES = 128  # of the three tables
+ENTRIES = 128  # of the three tables
 _AHEAD = 1 << 11  # bytes
 _VECTOR, _SUMS = ir.VectorType(I16, OUTPUTS), ir.VectorType(I32, OUTPUTS)
 _COUNT = _VECTOR.count
@@ -29,7 +29,7 @@ _COUNT = _VECTOR.count
 
 def tables_of(length):
     """Return room for the tables of a row of `length` words."""
-    return np.empty((length * 4, _ENTRIES), np.int16)
+    return np.empty((length * 4, ENTRIES), np.int16)
 
 
 @Kernel
@@ -101,7 +101,7 @@ def _function(module, shortest):
                 ask_for(builder, place, const(_AHEAD), 1, 3)
             kind = ir.VectorType(I16, 4 * WORDS)
             rows = [builder.load(place_of(builder, place, 0, kind), align=8) for place in places]
-            at = builder.mul(before, const(4 * _ENTRIES))
+            at = builder.mul(before, const(4 * ENTRIES))
             sums = _looked_up(builder, builder.gep(tables, [at]), _words_of(builder, rows))
             builder.store(builder.add(builder.load(total), builder.sext(sums, _SUMS)), total)
         to = place_of(builder, out, builder.mul(number, const(OUTPUTS)), _SUMS)
@@ -145,7 +145,7 @@ def _looked_up(builder, tables, words):
     one = cgutils.get_or_insert_function(builder.module, takes, "llvm.x86.avx512.permvar.hi.512")
     totals = [_VECTOR(None)] * len(_PARTS)
     for i, word in enumerate(words):
-        parts = [builder.load(place_of(builder, tables, i * _ENTRIES + at, _VECTOR), align=2) for at in (0, 32, 64, 96)]
+        parts = [builder.load(place_of(builder, tables, i * ENTRIES + at, _VECTOR), align=2) for at in (0, 32, 64, 96)]
         low, middle, high = (
             builder.lshr(word, ir.Constant(_VECTOR, [first] * _COUNT)) if first else word for first, _, _ in _PARTS
         )

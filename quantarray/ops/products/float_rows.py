@@ -297,9 +297,9 @@ class Words(NamedTuple):
 
     def highest(self, planes: int) -> Words:
         """Return the highest planes alone, whose levels are in the middle of those that they leave open."""
-        open_ = len(self.words) - planes
-        first = self.first + self.apart * (2**open_ - 1) / 2
-        return self._replace(words=self.words[open_:], first=first, apart=self.apart * 2**open_)
+        left_open = len(self.words) - planes
+        first = self.first + self.apart * (2**left_open - 1) / 2
+        return self._replace(words=self.words[left_open:], first=first, apart=self.apart * 2**left_open)
 
 
 def words_in_place(w: QuantArray) -> Words:

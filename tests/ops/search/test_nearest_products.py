@@ -54,10 +54,10 @@ def test_products(data, law, constants, seed):
     queries = rng.normal(size=(m, d)).astype(np.float32)
     if d == 1:
         queries[0] = 0
-    found = qa.top_k(queries, rows, min(k, len(rows)), "dot", quantize_queries="row")
+    top = qa.top_k(queries, rows, min(k, len(rows)), "dot", quantize_queries="row")
     scores, ids = best(qa.linear(queries, rows, quantize_x="row"), min(k, len(rows)), -1)
-    np.testing.assert_array_equal(found.indices, ids)
-    np.testing.assert_array_equal(found.distances, scores)
+    np.testing.assert_array_equal(top.indices, ids)
+    np.testing.assert_array_equal(top.distances, scores)
 
 
 @settings(deadline=None)
@@ -81,11 +81,11 @@ def test_integers(data, law, name, packed, seed):
     elif name == "cosine":
         lengths = np.sqrt(a.astype(float))[:, None] * np.sqrt(b.astype(float))
         products = np.divide(products, lengths, out=np.zeros(products.shape), where=lengths > 0)
-    found = qa.top_k(queries, rows, min(k, n), name)
+    top = qa.top_k(queries, rows, min(k, n), name)
     scores, ids = best(products, min(k, n), 1 if name == "l2" else -1)
-    np.testing.assert_array_equal(found.indices, ids)
-    np.testing.assert_array_equal(found.distances, scores)
-    assert found.distances.dtype.kind == ("f" if name == "cosine" else "i")
+    np.testing.assert_array_equal(top.indices, ids)
+    np.testing.assert_array_equal(top.distances, scores)
+    assert top.distances.dtype.kind == ("f" if name == "cosine" else "i")
 
 
 def by_planes(queries, codes, levels, scale, planes, bits):
@@ -111,7 +111,7 @@ def test_candidates_by_planes(form, name, data, bits, seed):
     codes, scale = rng.integers(0, 2**bits, (n, d)), rng.uniform(0.1, 2, (n, 1)).astype(np.float32)
     rows, queries = qa.from_codes(codes, law, scale=scale), rng.normal(size=(m, d)).astype(np.float32)
     how = {"quantize_queries": "row" if form == "row" else None}
-    found = qa.top_k(queries, rows, k, name, candidates=number, planes=planes, **how)
+    top = qa.top_k(queries, rows, k, name, candidates=number, planes=planes, **how)
     estimates = by_planes(queries, codes, law.levels, scale, planes, bits)
     a, b = ((side.astype(np.float64) ** 2).sum(axis=1) for side in (queries, rows.dequantize()))
     sign = 1 if name == "l2" else -1
@@ -123,8 +123,8 @@ def test_candidates_by_planes(form, name, data, bits, seed):
     whole = qa.top_k(queries, rows, n, name, **how)  # of which those that are near are left
     for q, (ids, scores) in enumerate(zip(whole.indices, whole.distances, strict=True)):
         left = np.isin(ids, near[q])
-        np.testing.assert_array_equal(found.indices[q], ids[left][:k])
-        np.testing.assert_array_equal(found.distances[q], scores[left][:k])
+        np.testing.assert_array_equal(top.indices[q], ids[left][:k])
+        np.testing.assert_array_equal(top.distances[q], scores[left][:k])
 
 
 @pytest.mark.parametrize("metric", ["dot", "l2"])
@@ -160,10 +160,10 @@ def test_largest_sums():
     d = 1 << 16
     rows = qa.from_codes(np.stack([np.zeros(d), np.full(d, 255), np.arange(d) % 256]).astype(np.uint8), qa.uint8)
     queries = np.stack([np.full(d, -128), np.full(d, 127)]).astype(np.int8)
-    found = qa.top_k(queries, rows, 3, "dot")
+    top = qa.top_k(queries, rows, 3, "dot")
     products = queries.astype(np.int64) @ rows.codes().astype(np.int64).T
     scores, ids = best(products, 3, -1)
-    assert found.distances.tolist() == scores.tolist() and found.indices.tolist() == ids.tolist()
+    assert top.distances.tolist() == scores.tolist() and top.indices.tolist() == ids.tolist()
 
 
 def test_blocks_of_queries(monkeypatch):

@@ -19,19 +19,21 @@ from ..runtime.jit import entry, inline, inner
 from ..runtime.schedule import Kernel
 from .dot import bytes_of_levels, passes, words_at_once
 from .dot_tile import DOT_PASSES, dot_tile, most_quads
-from .expand import bring_codes, expand
+from .expand import bring_codes
 from .interface import QUAD
 from .windows import WORD, ByteBuffer, Expanded, expand_missing
 from .winograd_transforms import PLACES, TAPS, PixelConstants, fold_pixels, fold_taps, unfold
 
 _NO_VALUES = np.empty((0, 0), np.int32)
+ROW = QUAD * LANES  # bytes of weights
 _PAIR = 2  # blocks of 32 channels that meet a band at once
 _APART = _PAIR * TILE * LANES  # sums of one place of a square and of the next
 BAND = 128  # squares of 2 by 2 results whose pixels are folded at once
 _FOLDED = 512  # words that all of them have, unless a tile has more: 512 KiB of bytes
 _SPAN = 1 << 13  # words that a band's pixels may span, unless those of one square span half of it: 512 KiB as bytes
 SHARE = PLACES / (TAPS * TILE)  # of the products of all windows
-EFFORT = Effort(word=DOT_PASSES * SHARE, tile=10, weight=0.45, pixel=1.4)
+# 13x13x512 to 512 channels of 3 bits, two threads: 431 us where each has half of the channels, 470 to 511 otherwise
+EFFORT = Effort(word=DOT_PASSES * SHARE, tile=10, weight=0.45, pixel=1.4, shared=0.15)
 MOST_LEVEL = 14  # magnitude of a byte of weights: 9 of them are at most 127
 MOST_PLANES = 6  # of pixels: 4 of them are at most 252
 
@@ -187,26 +189,33 @@ def rows_and_spans(pixel, size, length, pieces):
     """Return (rows, spans) for `dot_tile`: where `size` folded squares begin, from `pixel` on, and spans of each place,
     in pieces.
     """
+    pixels_apart, taps_apart = places_apart(size, length)
     rows, spans, quads = np.empty(size, np.int64), np.empty((PLACES * pieces, 3), np.int64), WORD // QUAD
     for s in range(size):
         rows[s] = pixel + s * length * WORD
     for i in range(PLACES):
         for piece in range(pieces):
             low, high, n = length * piece // pieces, length * (piece + 1) // pieces, i * pieces + piece
-            spans[n, 0], spans[n, 1] = (i * size * length + low) * quads, (i * length + low) * quads
+            spans[n, 0], spans[n, 1] = i * pixels_apart // QUAD + low * quads, i * taps_apart // ROW + low * quads
             spans[n, 2] = (high - low) * quads
     return rows, spans
+
+
+@inline
+def places_apart(size, length):
+    """Return the bytes from a place to the next, of pixels and of taps: 16 at 2^n bytes would share a set of L1."""
+    return size * length * WORD + WORD, length * LANES * WORD + ROW
 
 
 @inline
 def fold_weights(w, block, length, base, unit, weights):
     """Fold the weights of blocks of 32 channels from `block` on to `ByteWeights` [blocks 16 quads 32 4]."""
     first, planes, plane = w.terms[0, 0], w.terms[0, 1], w.words.shape[1] * w.words.shape[2] * LANES
-    words, section = length * LANES, length * LANES * WORD
+    words, apart = length * LANES, places_apart(0, length)[1]
     for b in range(weights.blocks):
-        word, to = first * plane + (block + b) * TAPS * words, weights.at + b * weights.apart
-        expand(Planes(w.words, word, planes, plane), 1, TAPS * words, base, unit, View(weights.data, to))
-        fold_taps(weights.data, to, section, words)
+        taps = Planes(w.words, first * plane + (block + b) * TAPS * words, planes, plane)
+        to = Rows(weights.data, weights.at + b * weights.apart, apart)
+        fold_taps(taps, words, words, base, unit, to)
 
 
 @inline
@@ -254,8 +263,8 @@ def _winograd_range(prepared, most, starts, x, values, words, dealt, worker):
     offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
     length, group_blocks = w.words.shape[2] // TAPS, w.words.shape[1] // w.groups
     size = band_of(length)
-    weights = np.empty(_PAIR * PLACES * length * LANES * WORD + WORD, np.uint8)
-    pixels, apart = np.empty(PLACES * size * length * WORD + WORD, np.uint8), size * length * WORD
+    apart, taps_apart = places_apart(size, length)
+    weights, pixels = np.empty(_PAIR * PLACES * taps_apart + WORD, np.uint8), np.empty(PLACES * apart + WORD, np.uint8)
     weight, pixel = first_line(weights), first_line(pixels)
     rows, spans = rows_and_spans(pixel, size, length, -(-length // words_at_once(most, length)))
     together = min(size // TILE, 2 * length)  # tiles of squares that meet one place's weights after another
@@ -285,7 +294,7 @@ def _winograd_range(prepared, most, starts, x, values, words, dealt, worker):
             first, last = blocks(group.block, group_blocks, _PAIR, chunk, len(starts))
             for pair in range(first, last, _PAIR):
                 near = min(_PAIR, last - pair)
-                pair_weights = ByteWeights(weights, weight, PLACES * length * LANES * WORD, near)
+                pair_weights = ByteWeights(weights, weight, PLACES * taps_apart, near)
                 fold_weights(w, pair, length, base, unit, pair_weights)
                 for s in range(band):
                     if s % (TILE * together) == 0:

@@ -14,10 +14,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..llvm.vectors import I8, I32, LANES, TILE, const, place_of, pointer, splat
+from ..llvm.vectors import I8, I32, I64, LANES, TILE, const, own_function, place_of, pointer, splat
 from ..llvm.views import flat
 
 SIDE, TAPS, PLACES = 4, 9, 16
+MOST_TAP_PLANES = 4
 _BYTES = 64
 _ROW, _SUMS = ir.VectorType(I8, _BYTES), ir.VectorType(I32, 16)
 
@@ -72,25 +73,61 @@ def fold_pixels(typingctx, codes, sources, words, offset, out):
 
 
 @intrinsic
-def fold_taps(typingctx, weights, at, apart, pieces):
-    """weights[at + i * apart + k] = (G' g G'^T)_i, i < 16, for k < 64 * pieces, modulo 256.
+def fold_taps(typingctx, words, between, count, base, unit, out):
+    """out[i, 64 * k + b] = (G' g G'^T)_i, i < 16, modulo 256, of taps g_t = base + unit * sum_j 2^j * bit b of a word,
 
-    The taps g_i, i < 9, are in the first nine places. uint8, C-contiguous and indexed flat.
+    which is words[t * between + k + j * apart], t < 9, k < count. words are `Planes` of at most 4 planes, out `Rows` of
+    uint8. Taps do not leave registers: written as bytes before, they took half as long again.
     """
     i64 = types.int64
-    signature = types.void(weights, i64, i64, i64)
+    signature = types.void(words, i64, i64, i64, i64, out)
 
     def codegen(context, builder, signature, args):
-        weights = pointer(context, builder, signature, args, 0, args[1])
-        rows = [builder.gep(weights, [builder.mul(args[2], const(i))]) for i in range(PLACES)]
-        with cgutils.for_range(builder, args[3]) as piece:
-            places = [place_of(builder, row, builder.mul(piece.index, const(_BYTES)), _ROW) for row in rows]
-            taps = [builder.load(place, align=1) for place in places[:TAPS]]
-            folded = _transform(builder, _taps, [taps[i : i + 3] for i in range(0, TAPS, 3)])
-            for place, value in zip(places, folded, strict=True):
-                builder.store(value, place, align=1)
+        signature, args = flat(context, builder, signature, args)
+        words, out = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 8))
+        planes, *rest = args[2:8]
+        builder.call(_fold_taps(builder.module), [words, planes, *rest, out, args[10]])
 
     return signature, codegen
+
+
+def _fold_taps(module):
+    """Build one function for all places of a kernel."""
+    name = "quantarray.fold_taps"
+    if name in module.globals:
+        return module.globals[name]
+    function = own_function(module, name, [I64.as_pointer(), *[I64] * 6, I8.as_pointer(), I64])
+    builder = ir.IRBuilder(function.append_basic_block())
+    words, planes, apart, between, count, base, unit, out, out_apart = function.args
+    first, low = (splat(builder, builder.trunc(value, I8), _BYTES) for value in (base, unit))
+    taps = [builder.gep(words, [builder.mul(between, const(t))]) for t in range(TAPS)]
+    rows = [builder.gep(out, [builder.mul(out_apart, const(i))]) for i in range(PLACES)]
+    after = function.append_basic_block()
+    choice = builder.switch(planes, after)
+    for number in range(1, MOST_TAP_PLANES + 1):
+        block = function.append_basic_block()
+        choice.add_case(const(number), block)
+        builder.position_at_end(block)
+        offsets, steps = [builder.mul(apart, const(j)) for j in range(number)], [low]
+        for _ in range(1, number):
+            steps.append(builder.add(steps[-1], steps[-1]))
+        with cgutils.for_range(builder, count) as k:
+            read = []
+            for tap in taps:
+                word, total = builder.gep(tap, [k.index]), first
+                for offset, step in zip(offsets, steps, strict=True):
+                    bits = builder.load(builder.gep(word, [offset]))
+                    bits = builder.bitcast(bits, ir.VectorType(ir.IntType(1), _BYTES))
+                    total = builder.add(total, builder.select(bits, step, ir.Constant(_ROW, None)))
+                read.append(total)
+            at = builder.mul(k.index, const(_BYTES))
+            folded = _transform(builder, _taps, [read[i : i + 3] for i in range(0, TAPS, 3)])
+            for row, value in zip(rows, folded, strict=True):
+                builder.store(value, place_of(builder, row, at, _ROW), align=1)
+        builder.branch(after)
+    builder.position_at_end(after)
+    builder.ret_void()
+    return function
 
 
 class PixelConstants(NamedTuple):

@@ -29,6 +29,7 @@ class Effort(NamedTuple):
     pixel: float = 0  # to prepare a word of a plane of x, for each piece
     band: int = 1 << 62  # tiles
     together: int = 2  # blocks of 32 channels that a task has at least
+    shared: float = 1  # of `_SHARED`: less where threads seldom write words of a pixel at the same time
 
 
 class Task(NamedTuple):
@@ -122,7 +123,7 @@ def _prepare(x, fixed, out, task):
         # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
         split = max(1, blocks // effort.together if w.groups == 1 else 1)
         ready = effort.weight * w.words.size, effort.pixel * x.words.size
-        shared = _shared(*out.shape[:2]) if packed else 0  # values of a chunk are whole cache lines
+        shared = effort.shared * _shared(*out.shape[:2]) if packed else 0  # values of a chunk are whole cache lines
         chunks, parts = cut(workers, split, tiles, work, *ready, -(-tiles // effort.band), shared)
     held = Held((Prepared(w, plan, fixed.finish), *more, starts(costs, images, chunks, parts)))
     kind = x.words.dtype, (no_values if packed else out).dtype, *map(type, more)

@@ -21,13 +21,14 @@ from .strips import put_strip
 _LEAST = 1 << 14  # elements that are worth a parallel region
 _TOGETHER = 16  # rows that are compared with limits in registers
 _NEAR = 1 << 11  # values of rows that stay in L1 between the two, with constants and limits; or 4 rows
+_NO_LEVELS = np.empty(0, np.int32)
 _APART = 32  # unused numbers after a thread's row, so that no other thread writes to its cache lines
 
 
 def elementwise(x, other, chain, limits, flip, nan, values, out):
     if not x.size:
         return
-    arguments = x, other, *chain, limits, flip, nan, values, out
+    arguments = x, other, _NO_LEVELS, *chain, limits, flip, nan, values, out
     workers = threads.workers(x.size, _LEAST)
     pieces = len(nan) if workers > 1 else 1
     threads.run(_elementwise, (*arguments, pieces), pieces, workers, pieces)
@@ -35,8 +36,9 @@ def elementwise(x, other, chain, limits, flip, nan, values, out):
 
 @partial(Kernel, of_bytes=True)
 def _elementwise(
-    x, other, scale, other_scale, steps, constants, limits, flip, nan, values, out, pieces, first_piece, last_piece
-):
+    x, other, levels, scale, other_scale, steps, constants, limits, flip, nan, values, out, pieces, first_piece,
+    last_piece,
+):  # fmt: skip
     rows, channels = x.shape
     width, copied = constants.shape[1], values.size > 0
     together = max(4, min(_TOGETHER, _NEAR // max(1, width)))
@@ -56,7 +58,7 @@ def _elementwise(
             end = min(begin + together, last)
             number, place = end - begin, begin * channels if in_place else 0
             wrong |= apply_steps(
-                x, begin * channels, scale, other, other_scale, steps, constants, v, place, channels, number, width
+                x, begin, scale, other, levels, other_scale, steps, constants, v, place, channels, number, width
             )  # fmt: skip
             for i in range(np.uint64(number if copied else 0)):
                 for c in range(np.uint64(channels)):

@@ -16,6 +16,7 @@ from ...ops.products.channels import put
 from ..operators.movement import order_in_memory
 from ..steps import Step
 from .memory import Memory
+from .packed_shortcuts import read_packed
 from .recording import Recorder, runtime
 from .reserved import is_told
 from .stored_bytes import store_bytes
@@ -151,6 +152,7 @@ class Compiled:
         results, recorder = [row.values[at] for at in wanted], row.recorder
         self.dense = not any(isinstance(x, QuantArray) for x in results)
         inputs, read = list(map(elements, laid)), [*map(elements, results), *recorder.notes]
+        read_packed(recorder, [*inputs, *read])
         store_bytes(recorder, [*inputs, *read])
         memory = Memory(recorder, inputs, read)
         self.nbytes, self._inputs = memory.bytes.nbytes, memory.inputs

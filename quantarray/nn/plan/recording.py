@@ -18,9 +18,13 @@ from .reserved import Reserved
 def runtime() -> Any:
     """Import what runs kernels on the CPU, when a network is first prepared: it imports Numba."""
     with no_fork:
+        from ...cpu.epilogue.packed_shortcut import packed_shortcut
         from ...cpu.int8 import stored_bytes
         from ...cpu.runtime import driver, launch, threads
-    return SimpleNamespace(Driver=driver.Driver, Launch=launch.Launch, threads=threads, stored_bytes=stored_bytes)
+    return SimpleNamespace(
+        Driver=driver.Driver, Launch=launch.Launch, threads=threads, stored_bytes=stored_bytes,
+        packed_shortcut=packed_shortcut,
+    )  # fmt: skip
 
 
 class ElementsAreRead(Exception):  # no error of a user's

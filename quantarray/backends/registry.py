@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache, partial, wraps
+from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -180,6 +180,7 @@ def product_costs(device: str) -> Any:
     return model if hasattr(model, "costs") else None
 
 
+@lru_cache(maxsize=1024)
 def writes_words(device: str, name: str, rows: int, channels: int, groups: int = 1) -> bool:
     """Return True if a kernel writes all words of codes of a product, whatever they hold before."""
     model = _costs(device)

@@ -64,17 +64,18 @@ class Counting(NamedTuple):
     # A word of a block or two by shuffles, where four, which share them, take 4; by tables of a block, where two take 2
     alone: float = 0
     one_shift: float = 0  # a pair of planes adds it to a tile where all planes of x are counted in the same registers
+    ranks: float = 0  # codes of several thresholds take so much longer than after other kernels
     sure: float = 1.2  # costs so many times apart are in the order of the times, of tiles of few words too
 
 
 _SHIFT = 1.5 if FAST_DOTS else 0.3
 BY_WORDS = Counting(
-    one_pass=3, one_sum=0.25, expand=0.08, unroll=0.24, step=0.9, order=0.45, one_shift=_SHIFT, sure=1.1
+    one_pass=3, one_sum=0.25, expand=0.08, unroll=0.24, step=0.9, order=0.45, one_shift=_SHIFT, ranks=5, sure=1.1
 )
 BY_SHUFFLES = Counting(
     one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.15, step=0.55, order=0.3, split=2, alone=2.75, sure=1.3
 )
-BY_TABLES = BY_WORDS._replace(unroll=0.15, step=0.55, order=0.3, alone=1.9, one_shift=0)
+BY_TABLES = BY_WORDS._replace(unroll=0.15, step=0.55, order=0.3, alone=1.9, one_shift=0, ranks=0)
 COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_TABLES if IN_BANDS and UNIT is None else BY_WORDS
 
 
@@ -87,6 +88,11 @@ def integer_kernel(x_terms, w_terms, rows, channels, words, forms, of_bytes=Fals
     return min(units, key=units.get)
 
 
+def writes_words(name, rows, channels, groups):
+    """Return True if a kernel writes all words of codes, so that nobody has to clear them: see `registry`."""
+    return name == "dot" and groups == 1
+
+
 def candidates(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     """List the kernels that can compute a product; arguments as of `integer_kernel`."""
     return tuple(costs(x_terms, w_terms, rows, channels, words, forms, of_bytes))
@@ -96,6 +102,8 @@ def costs(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     """Return {kernel: units} for each kernel that can compute a product."""
     sizes = rows, channels, words
     units = {"conv": _counting(x_terms, w_terms, *sizes)}
+    if forms.ranks:
+        units["conv"] += COUNTING.ranks
     if of_bytes:
         units["conv"] += _PACK * words / max(1, -(-channels // LANES))
     if _dot_fits(x_terms, w_terms):

@@ -73,13 +73,14 @@ class Frame(NamedTuple):
 
 
 class Forms(NamedTuple):
-    """A count of other forms of a product than rows of windows, for kernels that know them; 0 where it has none."""
+    """A description of a product besides rows of windows: counts of other forms, 0 where there is none; its results."""
 
     tiles: int = 0  # of windows of one class, those that are not full among them
     squares: int = 0  # of 2 by 2 windows of 3x3 at stride 1, in all images
     positions: int = 0  # in all images, as a `Frame` has them
     position_words: int = 0
     quads: int = 0  # of 4 elements in a window, where each pixel's last word has at least two quads without any
+    ranks: bool = False  # results are codes of several thresholds
 
 
 class Left(NamedTuple):

@@ -298,27 +298,31 @@ def copied(words, at, size, length, base, codes, start):
 
 @given(data=st.data())
 def test_copy_windows(data):
-    """Spans of any number of units, each followed by zeros up to half a line; later ones overwrite earlier ones."""
-    unit, base = data.draw(st.sampled_from([1, QUAD])), data.draw(st.sampled_from([0, -128]))
-    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    count = data.draw(st.integers(0, 9))
-    codes, places = rng.integers(1, 256, 500, np.uint8), np.array([99, *rng.integers(0, 100, count)])
-    spans = np.array([(rng.integers(0, 50), rng.integers(0, 30), rng.integers(0, 50)) for _ in range(4)])
-    first, apart = data.draw(st.integers(0, 4)), 64 * data.draw(st.integers(6, 8))
-    last, rows = data.draw(st.integers(first, 4)), np.full(7 + count * apart, 77, np.uint8)
-    copied_windows(codes, places, 1, count, spans, first, last, unit, base, rows, 7, apart)
-    expected = np.full_like(rows, 77)
-    for at, to, length in unit * spans[first:last]:
+    """Spans one after the other, each followed by zeros up to half a line, the end of one or the next."""
+    base, rng = data.draw(st.sampled_from([0, -128])), np.random.default_rng(data.draw(st.integers(0, 1000)))
+    count, number, longest = data.draw(st.integers(0, 9)), data.draw(st.integers(1, 12)), data.draw(st.integers(1, 150))
+    codes, places, to, spans = rng.integers(1, 256, 500, np.uint8), np.array([99, *rng.integers(0, 100, count)]), 0, []
+    for _ in range(number):
+        to += rng.integers(0, 3) * rng.integers(0, HALF)
+        spans.append((rng.integers(0, 200), to, rng.integers(1, longest + 1)))
+        to += spans[-1][2]
+    spans, first = np.array(spans), data.draw(st.integers(0, number))
+    last, apart = data.draw(st.integers(first, number)), -(-to // 64) * 64 + 64
+    rows = np.full(7 + count * apart, 77, np.uint8)
+    copied_windows(codes, places, 1, count, spans, first, last, base, rows, 7, apart)
+    expected, touched = np.zeros((count, apart), np.uint8), np.zeros(apart, bool)
+    for at, to, length in spans[first:last]:
         for p in range(count):
-            row, line = expected[7 + p * apart + to :], -(-length // HALF) * HALF
-            row[:line] = 0
-            row[:length] = (codes[places[1 + p] + at :][:length].astype(int) - base).astype(np.uint8)
-    np.testing.assert_array_equal(rows, expected)
+            expected[p, to : to + length] = (codes[places[1 + p] + at :][:length].astype(int) - base).astype(np.uint8)
+        touched[to : min(to + -(-length // HALF) * HALF, -(-(to + length) // 64) * 64)] = True
+    got = rows[7:].reshape(count, apart)
+    np.testing.assert_array_equal(got[:, touched], expected[:, touched])
+    assert (rows[:7] == 77).all() and np.isin(got[:, ~touched], (0, 77)).all()  # at most zeros besides
 
 
 @njit
-def copied_windows(codes, places, place, count, spans, first, last, unit, base, rows, row, apart):
-    copy_windows(codes, View(places, place), count, RunSpan(spans, first, last), unit, base, Rows(rows, row, apart))
+def copied_windows(codes, places, place, count, spans, first, last, base, rows, row, apart):
+    copy_windows(codes, View(places, place), count, RunSpan(spans, first, last), base, Rows(rows, row, apart))
 
 
 def test_rows_of_weights():

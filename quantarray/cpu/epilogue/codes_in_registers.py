@@ -1,18 +1,28 @@
-"""Codes of sums that are in registers, as bytes, by lines; those that lines may give one too low are computed again."""
+"""Codes of sums that are in registers, as bytes or planes, by lines; bytes that may be too low are computed again."""
+
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils
 
 from ..llvm.vectors import F32, I8, I32, LANES, const, place_of, pointer
 from .ranks import shape_of
-from .strips import by_lines, bytes_on_lines, checked_on_lines
+from .strips import LEAST, by_lines, bytes_on_lines, checked_on_lines
 
 
-def store_codes(builder, sums, vectors, lines, ends, to, correct=None):
+class Layout(NamedTuple):
+    """A tuple of LLVM values: whether codes are stored as bytes, else how many planes, and their distance by pixel."""
+
+    as_bytes: ir.Value
+    planes: ir.Value
+    apart: list  # bytes
+
+
+def store_codes(builder, sums, vectors, lines, ends, to, correct=None, layout=None):
     """Store codes of sums at a pointer for each pixel: those of four vectors at once, whose first lanes are `vectors`.
 
-    lines are pointers to rows of `ByteLines`, ends those to its ends; with `correct`, the last line is how far from a
-    half a fraction may be.
+    lines are pointers to rows of `ByteLines`, ends those to its ends. Codes are bytes, or as a `Layout` says; with
+    `correct`, they are bytes, and the last line is how far from a half a fraction may be.
     """
     kind = sums[0][0].type
     floats = ir.VectorType(F32, kind.count)
@@ -21,17 +31,41 @@ def store_codes(builder, sums, vectors, lines, ends, to, correct=None):
         rows = [[builder.load(place_of(builder, row, first, floats), align=4) for first in firsts] for row in lines]
         some = ir.VectorType(I8, len(firsts) * kind.count)
         least, most, turned, used = (builder.load(place_of(builder, row, firsts[0], some), align=1) for row in ends)
-        for of_pixel, row in zip(sums, to, strict=True):
+        for p, (of_pixel, row) in enumerate(zip(sums, to, strict=True)):
             here, unsure = of_pixel[i : i + 4], None
             if correct:
                 code, unsure = checked_on_lines(builder, here, *rows, least, most)
             else:
                 code = bytes_on_lines(builder, here, *rows, least, most)
             code = builder.and_(builder.xor(code, turned), used)
-            builder.store(code, place_of(builder, row, firsts[0], some), align=1)
+            if layout is None or correct:
+                builder.store(code, place_of(builder, row, firsts[0], some), align=1)
+            else:
+                with builder.if_else(layout.as_bytes) as (in_bytes, in_planes):
+                    with in_bytes:
+                        builder.store(code, place_of(builder, row, firsts[0], some), align=1)
+                    with in_planes:
+                        _store_planes(builder, code, row, firsts[0], layout.planes, layout.apart[p])
             if correct:
                 with builder.if_then(unsure, likely=False):
                     correct(here, firsts[0], row)
+
+
+def _store_planes(builder, code, row, first, planes, apart):
+    """Store bits j < planes of some bytes from bit `first` of the plane at byte j * apart of a row on."""
+    bits = ir.IntType(code.type.count)
+
+    def put(j):
+        bit = builder.and_(code, ir.Constant(code.type, [1 << j] * code.type.count))
+        mask = builder.bitcast(builder.icmp_unsigned("!=", bit, ir.Constant(code.type, None)), bits)
+        place = builder.gep(row, [builder.add(builder.mul(apart, const(j)), const(first // 8))])
+        builder.store(mask, builder.bitcast(place, bits.as_pointer()), align=1)
+
+    for j in range(LEAST):
+        put(j)
+    for j in range(LEAST, 8):
+        with builder.if_then(builder.icmp_signed(">", planes, const(j)), likely=True):
+            put(j)
 
 
 def checks_of(context, builder, signature, args, i):

@@ -16,7 +16,7 @@ from ..runtime.jit import inline, inner
 from .ranks import BLENDED, NEAR, are_bytes, bisect, clear_rest, corrected, limits_of, shape_of
 
 _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in registers
-_LEAST = 3  # planes of codes that have lines
+LEAST = 3  # planes of codes that have lines
 _FLAT = np.float32(1 - 2.0**-4)  # ranks that a unit of a sum is less than
 
 
@@ -377,7 +377,7 @@ def _corrected(builder, zs, most_off, values, columns, apart):
 
 
 def _put_planes(builder, codes, flips, used, word, plane, planes):
-    """Store the planes of codes of 32 lanes, each `plane` words after the one before: _LEAST of them or more."""
+    """Store the planes of codes of 32 lanes, each `plane` words after the one before: LEAST of them or more."""
 
     def put(j):
         bit = builder.and_(codes, splat(builder, I8(1 << j), LANES))
@@ -385,8 +385,8 @@ def _put_planes(builder, codes, flips, used, word, plane, planes):
         place = builder.bitcast(builder.gep(word, [builder.mul(plane, const(j))]), I32.as_pointer())
         builder.store(builder.and_(builder.xor(mask, flips), used), place)
 
-    for j in range(_LEAST):
+    for j in range(LEAST):
         put(j)
-    for j in range(_LEAST, 8):
+    for j in range(LEAST, 8):
         with builder.if_then(builder.icmp_signed(">", planes, const(j)), likely=True):
             put(j)

@@ -22,7 +22,7 @@ from ..llvm.views import ByteLines, ByteWeights, Checks, Limits, Planes, Rows, R
 from ..popcount.affine import Added
 from ..popcount.packed_weights import QUADS, interleave, restore
 from ..popcount.tile_tasks import Effort, Task, drive, tiles_of
-from ..popcount.tiles import Group, blocks, empty_places, lanes_of, next_stretch, place_tiles
+from ..popcount.tiles import Group, blocks, empty_places, lanes_of, next_stretch, place_results
 from ..runtime.aligned import empty_lines, first_line
 from ..runtime.isa import FAST_DOTS
 from ..runtime.jit import entry, inline, inner
@@ -33,7 +33,7 @@ from .dot_tile import DOT_FOLDED, dot_codes, dot_sums, dot_tile, most_quads
 from .expand import expand
 from .im2row import line_up, row_bytes, whole_spans
 from .interface import QUAD
-from .windows import BAND, WORD, ByteBuffer, bring, spans_of
+from .windows import BAND, LONG_BAND, WORD, ByteBuffer, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
 _TOGETHER = 8  # tiles whose sums wait for each other, and stay in L1
@@ -165,23 +165,24 @@ def _find_strips(places, band, slots, strips, firsts):
     strips[n] = (the first one's sum, how many, class, row of the result); those of tiles g * slots .. of the band are
     firsts[g] .. firsts[g + 1]. Once for each band: for each block of channels it took a third of some convolutions.
     """
-    count = 0
-    for i in range(band):
-        if i % slots == 0:
-            firsts[i // slots] = count
-        size, kind, p = places.sizes[i], places.kinds[i], 0
-        while p < size:
-            row, near = places.rows[i, p], 1
-            while p + near < size and places.rows[i, p + near] == row + near:
-                near += 1
-            at, last = i % slots * TILE + p, count - 1
-            joins = count > firsts[i // slots] and strips[last, 2] == kind and strips[last, 0] + strips[last, 1] == at
-            if joins and strips[last, 3] + strips[last, 1] == row:
-                strips[last, 1] += near
-            else:
-                strips[count, 0], strips[count, 1], strips[count, 2], strips[count, 3] = at, near, kind, row
-                count += 1
-            p += near
+    rows, kinds, sizes = places.rows, places.kinds, places.sizes
+    count, low, end, next_row, last_kind = 0, 0, -1, -1, -1  # `end` and what follows: those of the last strip
+    while low < band:
+        firsts[low // slots], end = count, -1
+        for i in range(np.uint64(min(slots, band - low))):
+            tile, p = np.uint64(low) + i, 0
+            size, kind = sizes[tile], kinds[tile]
+            while p < size:
+                row, near, at = rows[tile, np.uint64(p)], 1, np.int64(i) * TILE + p
+                while p + near < size and rows[tile, np.uint64(p + near)] == row + near:
+                    near += 1
+                if at == end and row == next_row and kind == last_kind:
+                    strips[count - 1, 1] += near
+                else:
+                    strips[count, 0], strips[count, 1], strips[count, 2], strips[count, 3] = at, near, kind, row
+                    count += 1
+                p, end, next_row, last_kind = p + near, at + near, row + near, kind
+        low += slots
     firsts[-(-band // slots)] = count
 
 
@@ -195,6 +196,17 @@ def _put_strips(totals, total, strips, span, lanes, added, singles, to):
         extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
         sums, words = Rows(totals, (total + at) * LANES, LANES), Rows(to.words, row * apart, apart)
         put_codes(sums, count, extra, limits, singles, added.step, lanes.channel, words)
+
+
+@inline
+def _clear(words, places, band, first, last):
+    """Set words first .. last of all planes of the rows of a band's tiles to 0."""
+    for plane in range(np.uint64(words.shape[0])):
+        for i in range(np.uint64(band)):
+            for p in range(np.uint64(places.sizes[i])):
+                row = np.uint64(places.rows[i, p])
+                for word in range(np.uint64(first), np.uint64(last)):
+                    words[plane, row, word] = 0
 
 
 @partial(Kernel, takes=True, of_bytes=True)
@@ -215,8 +227,10 @@ def _dot_range(prepared, matrix, most, checked, starts, x, values, words, dealt,
     weights = np.empty((group_blocks if at_hand else PAIR) * apart + WORD, np.uint8)
     weight, last_chunk = first_line(weights), -1
     buffer, mark = ByteBuffer(np.empty(0, np.uint8), np.zeros(0, np.int32), 0), 0
-    places, windows, ones = empty_places(BAND), np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
-    slots = BAND if stretches > 1 or matrix is not None else _TOGETHER  # of tiles whose sums wait
+    long = stretches == 1 and matrix is None
+    most_tiles, slots = (LONG_BAND, _TOGETHER) if long else (BAND, BAND)  # of a band, and those whose sums wait
+    places, windows = empty_places(most_tiles), np.empty((most_tiles, TILE), np.int64)
+    ones = np.zeros((most_tiles, TILE), np.int64)
     totals, apart_blocks = empty_lines(PAIR * slots * TILE, np.int32), slots * TILE
     if matrix is None:
         firsts, spans = spans_of(x.words, plan, length, stretches, w.group_words, _spare_quads(w))
@@ -224,34 +238,40 @@ def _dot_range(prepared, matrix, most, checked, starts, x, values, words, dealt,
         firsts, spans = whole_spans(plan, length, stretches)
     to, singles = target(finish, values, words), single_lines(finish.lines)
     of_half_words = w.groups == 1 or w.group_lanes % LANES == 0  # lanes of a block
-    strips, first_strip = np.empty((BAND * TILE, 4), np.int64), np.empty(BAND + 1, np.int64)
+    strips, first_strip = np.empty((most_tiles * TILE, 4), np.int64), np.empty(most_tiles + 1, np.int64)
     in_strips = are_in_strips(to, singles) and added.along == 0 and of_half_words
-    # Codes as bytes whose lines are right for all sums of one stretch leave registers as they are
+    # Codes whose lines are right for all sums of one stretch leave registers as they are
     lines = ByteLines(
         singles, ends_of_lines(singles, finish.flip, finish.thresholds.shape[0], w.group_lanes, checked is not None)
     )
-    right = words.shape[0] == 1 and lines.ends.size > 0 and added.step == 1
+    right = lines.ends.size > 0 and added.step == 1 and (words.shape[0] == 1 or (w.groups == 1 and len(singles) < NEAR))
     as_sums = words.size == 0 and are_int32(values, added.fixed) and values.nbytes < STREAMED
     as_sums = as_sums and added.step == 1 and added.along == 0
     at_once = matrix is None and stretches == 1 and ((in_strips and right) or as_sums)
+    # The caller clears words that groups share (`costs.writes_words`); strips leave out half words without channels
+    in_planes = words.shape[0] > 1 or finish.thresholds.shape[0] == 1
+    whole = in_strips and (at_once or (w.group_lanes - 1) % (PAIR * LANES) >= LANES)
+    clears = words.size > 0 and w.groups == 1 and in_planes and not whole
     chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0
         for nth in range(w.groups):
             group, mark = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes), mark + 1
-            tiles = TileSpan(low, end, nth * w.group_words)
+            tiles = TileSpan(low, min(end, low + most_tiles), nth * w.group_words)
             if matrix is None:
                 buffer = ByteBuffer(buffer.codes, buffer.marks, mark)
                 band, buffer = bring(x, plan, length, tiles, buffer, places.origins, windows)
             else:
                 band, buffer = line_up(matrix, x, plan, length, tiles, buffer, places.origins, windows)
             codes = buffer.codes
-            place_tiles(plan, low, band, tiles.shift, places)
+            place_results(plan, low, band, places)
             if in_strips and nth == 0 and not at_once:
                 _find_strips(places, band, slots, strips, first_strip)
             for i in range(band if added.along else 0):
                 _sum_windows(codes, windows, i, places.kinds[i], firsts, spans, ones)
             first, last = blocks(group.block, group_blocks, PAIR, chunk, len(starts))
+            if clears:
+                _clear(words, places, band, first // PAIR, -(-last // PAIR))
             for task in range(-(-(last - first) // PAIR) * stretches):
                 pair, s = first + task // stretches * PAIR, task % stretches
                 near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches

@@ -10,8 +10,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..epilogue.codes_in_registers import checks_of, corrector, store_codes
-from ..epilogue.ranks import NO_CODES, shape_of
+from ..epilogue.codes_in_registers import Layout, checks_of, corrector, store_codes
+from ..epilogue.ranks import NO_CODES, are_bytes, shape_of
 from ..llvm.vectors import I8, I32, I64, LANES, PAIR, TILE, const, place_of, pointer, slot_of, splat
 from ..llvm.views import flat
 
@@ -95,7 +95,7 @@ def tile_writers(kernel_of):
             values = pointer(context, builder, signature, args, 17, channel)
             length = shape_of(context, builder, signature, args, 17)[-1]
 
-            def store(sums, vectors, to):
+            def store(sums, vectors, to, counts):
                 for of_pixel, row in zip(sums, to, strict=True):
                     for total, first in zip(of_pixel, vectors, strict=True):
                         lanes = ir.Constant(total.type, list(range(first, first + total.type.count)))
@@ -111,10 +111,11 @@ def tile_writers(kernel_of):
         typingctx, codes, windows, tiles, places, weights, spans, firsts, extra, lane, valid, channel, lines, words,
         checks, checked, most,
     ):  # fmt: skip
-        """Store the codes of sums l < valid as bytes channel + l of words[rows[i, p]], those of `put_strip_by_lines`.
+        """Store the codes of sums l < valid as codes channel + l of words[:, rows[i, p]], as `put_strip_by_lines` does.
 
         Lines, those from `lane` on of `ByteLines`, are all right where `checked` is None, else corrected by `Checks`;
-        step is 1. words are uint64[1 rows words]; the bytes of a word after the channels are set to 0.
+        step is 1. words are uint64[planes rows words], or [1 rows words] for bytes; what a word has after the
+        channels is set to 0. Corrected codes are bytes.
         """
         i64 = types.int64
         signature = types.void(
@@ -126,27 +127,39 @@ def tile_writers(kernel_of):
         def codegen(context, builder, signature, args):
             signature, args = flat(context, builder, signature, args)
             lines, ends, words = (pointer(context, builder, signature, args, i) for i in (17, 18, 19))
-            width, length = (shape_of(context, builder, signature, args, i)[-1] for i in (17, 19))
+            width = shape_of(context, builder, signature, args, 17)[-1]
+            held, number, length = shape_of(context, builder, signature, args, 19)
             lane, _, channel, row_bytes = *args[14:17], builder.shl(length, const(3))
+            count = shape_of(context, builder, signature, args, 20)[0]
+            planes, as_bytes = builder.ctpop(count), are_bytes(builder, held, count)
             rows = (0, 1, 4) if corrected else (0, 1)
             lines = [builder.gep(lines, [builder.add(lane, builder.mul(width, const(k)))]) for k in rows]
             correct = (
                 corrector(builder, checks_of(context, builder, signature, args, 20), lines[0]) if corrected else None
             )
             ends = [builder.gep(ends, [builder.add(lane, builder.mul(width, const(k)))]) for k in range(4)]
-            words = builder.gep(builder.bitcast(words, I8.as_pointer()), [channel])
+            first_byte = channel if corrected else builder.select(as_bytes, channel, builder.lshr(channel, const(3)))
+            words = builder.gep(builder.bitcast(words, I8.as_pointer()), [first_byte])
             last = builder.icmp_signed("==", builder.add(channel, const(PAIR)), row_bytes)
+            plane = builder.mul(number, row_bytes)
 
-            def store(sums, vectors, to):
-                store_codes(builder, sums, vectors, lines, ends, to, correct)
+            def store(sums, vectors, to, counts):
+                apart = [builder.select(one, plane, const(0)) for one in counts]
+                store_codes(builder, sums, vectors, lines, ends, to, correct, Layout(as_bytes, planes, apart))
 
-            def clear(to, lanes):
+            def clear(to, lanes, counts):
                 none = ir.Constant(ir.VectorType(I8, HALF), None)
-                for row in to if lanes == HALF else ():
-                    builder.store(none, place_of(builder, row, HALF, none.type), align=1)
-                with builder.if_then(last):
-                    for row in to:
-                        builder.store(NO_CODES, place_of(builder, row, LANES, NO_CODES.type), align=1)
+                with builder.if_else(as_bytes) as (in_bytes, in_planes):
+                    with in_bytes:
+                        for row in to if lanes == HALF else ():
+                            builder.store(none, place_of(builder, row, HALF, none.type), align=1)
+                        with builder.if_then(last):
+                            for row in to:
+                                builder.store(NO_CODES, place_of(builder, row, LANES, NO_CODES.type), align=1)
+                    with in_planes, cgutils.for_range(builder, planes) as number:
+                        for row, one in zip(to, counts, strict=True):
+                            at = builder.mul(number.index, builder.select(one, plane, const(0)))
+                            _clear_word(builder, builder.gep(row, [at]), lanes)
 
             _each_tile(context, builder, signature, args, kernel_of(most), words, row_bytes, store, clear)
 
@@ -156,10 +169,10 @@ def tile_writers(kernel_of):
 
 
 def _each_tile(context, builder, signature, args, kernel, base, apart, store, clear=None):
-    """Call `store(sums, vectors, pointers)` for the pixels of each tile, and `clear(pointers, lanes)` after one block.
+    """Call `store(sums, vectors, pointers, counts)` for each tile, and `clear(pointers, lanes, counts)` after a block.
 
-    Pixel p of tile i has its results at base[apart * rows[i, p]], and those that do not count in a buffer. `args` begin
-    as both functions' do. Sums are those of 16, 32 or 64 lanes.
+    Pixel p of tile i has its results at base[apart * rows[i, p]], or in a buffer where it does not count: `counts` says
+    whether. `args` begin as both functions' do. Sums are those of 16, 32 or 64 lanes.
     """
     codes, windows, targets, kinds, sizes, spans, firsts, extra = (
         pointer(context, builder, signature, args, i) for i in (0, 1, 4, 5, 6, 11, 12, 13)
@@ -190,10 +203,11 @@ def _each_tile(context, builder, signature, args, kernel, base, apart, store, cl
             more = builder.icmp_signed("<", loop.index, last)
             following = place(builder.select(more, builder.add(loop.index, const(1)), last))
             rows, to, span = places[:TILE], places[TILE:], (spans, begin, end, (pixel, weight, quads))
+            counts = [builder.icmp_unsigned("!=", row, nowhere) for row in to]
             for vectors in kernel.sweeps(lanes):
-                store(_sweep(builder, kernel, vectors, rows, weights, span, args[-1], fixed), vectors, to)
+                store(_sweep(builder, kernel, vectors, rows, weights, span, args[-1], fixed), vectors, to, counts)
             if lanes <= LANES and clear:
-                clear(to, lanes)
+                clear(to, lanes, counts)
             for slot, value in zip(slots, following, strict=True):
                 builder.store(value, slot)
 
@@ -205,6 +219,14 @@ def _each_tile(context, builder, signature, args, kernel, base, apart, store, cl
                 each(LANES)
             with half:
                 each(HALF)
+
+
+def _clear_word(builder, word, lanes):
+    """Set the bits of a word after its first 16 or 32 to 0."""
+    for bits in (16, 32):
+        if bits >= lanes:
+            rest = builder.bitcast(builder.gep(word, [const(bits // 8)]), ir.IntType(bits).as_pointer())
+            builder.store(ir.Constant(ir.IntType(bits), 0), rest, align=1)
 
 
 def _store_some(builder, vector, place, numbers, limit):

@@ -20,6 +20,7 @@ from .interface import QUAD
 
 WORD = 64  # bytes that a word of each plane becomes
 BAND = 64  # tiles that meet one block of weights before the next is expanded
+LONG_BAND = 256  # the same where few sums wait: fewer pixels are seen by two bands, and expanded twice
 WINDOWS = 1 << 13  # words that a band's windows may span, unless those of one tile span more: 512 KiB of bytes
 _FAR = 1 << 62
 
@@ -49,7 +50,7 @@ def spans_of(words, plan, length, stretches, unit, spare):
 
 
 def bring(x, plan, length, span, buffer, origins, places):
-    """Bring the windows of a band of tiles of a `TileSpan`, each to buffer.codes[places[tile, pixel] ..].
+    """Bring the windows of the first tiles of a `TileSpan`, each to buffer.codes[places[tile, pixel] ..].
 
     Returns (tiles, buffer): a new buffer where the old one is too small.
     """
@@ -72,23 +73,35 @@ def has_words(x):
 
 
 @inner
-def find_band(plan, begin, end, shift, origins):
-    """Return (tiles, first, stop): the next tiles, at most BAND, whose windows span at most WINDOWS words, or one."""
-    pixels, classes, origin, runs, first_run = plan.pixels, plan.classes, plan.origin, plan.runs, plan.first_run
-    low, high = _FAR, -_FAR
-    for i in range(min(BAND, end - begin)):
-        image, tile = (begin + i) // classes.size, (begin + i) % classes.size
-        first, stop = low, high
-        for p in range(TILE):
-            origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + shift
-        for r in range(first_run[classes[tile]], first_run[classes[tile] + 1]):
-            for p in range(TILE):
-                first = min(first, origins[i, p] + runs[r, 0])
-                stop = max(stop, origins[i, p] + runs[r, 0] + runs[r, 2])
+def find_band(plan, span, origins):
+    """Return (tiles, first, stop): the next tiles of a span, whose windows span at most WINDOWS words, or one."""
+    pixels, classes, origin, image_words = plan.pixels, plan.classes, plan.origin, plan.image_words
+    reach, tiles = _reach(plan.runs, plan.first_run), classes.size
+    low, high, image, tile = _FAR, -_FAR, span.begin // tiles, span.begin % tiles
+    for i in range(np.uint64(span.end - span.begin)):
+        start, least, most = image * image_words + span.shift, _FAR, -_FAR
+        for p in range(np.uint64(TILE)):
+            at = start + origin[np.uint64(pixels[np.uint64(tile), p])]
+            origins[i, p], least, most = at, min(least, at), max(most, at)
+        kind = np.uint64(classes[np.uint64(tile)])
+        first, stop = min(low, least + reach[kind, 0]), max(high, most + reach[kind, 1])
         if i and stop - first > WINDOWS:
-            return i, low, high
+            return np.int64(i), low, high
         low, high = first, stop
-    return min(BAND, end - begin), low, high
+        image, tile = (image, tile + 1) if tile + 1 < tiles else (image + 1, 0)
+    return span.end - span.begin, low, high
+
+
+@inner
+def _reach(runs, first_run):
+    """Return the least word and the end of the runs of each border class, from a pixel's origin."""
+    reach = np.empty((first_run.size - 1, 2), np.int64)
+    for kind in range(len(reach)):
+        reach[kind, 0], reach[kind, 1] = _FAR, -_FAR
+        for r in range(first_run[kind], first_run[kind + 1]):
+            reach[kind, 0] = min(reach[kind, 0], runs[r, 0])
+            reach[kind, 1] = max(reach[kind, 1], runs[r, 0] + runs[r, 2])
+    return reach
 
 
 # planes
@@ -121,7 +134,7 @@ def _spans_of_words(words, plan, length, stretches, unit, spare):
 def _bring_words(x, plan, length, span, buffer, origins, places):
     if are_bytes(x):
         return _see_bytes(plan, span, places), ByteBuffer(x.words[0].view(np.uint8), buffer.marks, buffer.mark)
-    band, low, high = find_band(plan, span.begin, span.end, span.shift, origins)
+    band, low, high = find_band(plan, span, origins)
     size = max(0, high - low)
     if size > buffer.marks.size:
         buffer = ByteBuffer(np.empty((size + 1) * WORD, np.uint8), np.zeros(size, np.int32), buffer.mark)
@@ -129,11 +142,12 @@ def _bring_words(x, plan, length, span, buffer, origins, places):
     expanded, dense = Expanded(buffer, low, code), size <= band * TILE * length
     if dense and size:
         bring_codes(x, low, 1, size, View(buffer.codes, code))
-    for i in range(band):
-        kind = plan.classes[(span.begin + i) % plan.counts.size]
-        for p in range(TILE):
+    for i in range(np.uint64(band)):
+        for p in range(np.uint64(TILE)):
             places[i, p] = code + (origins[i, p] - low) * WORD
-        for r in range(0 if dense else plan.first_run[kind], 0 if dense else plan.first_run[kind + 1]):
+    for i in range(0 if dense else band):
+        kind = plan.classes[(span.begin + i) % plan.counts.size]
+        for r in range(plan.first_run[kind], plan.first_run[kind + 1]):
             expand_run(x, origins, i, plan.runs, r, expanded)
     return band, buffer
 
@@ -144,7 +158,7 @@ def _see_bytes(plan, span, places):
 
     Nothing is copied, so it does not matter how many words they span. Indices are unsigned, as Numba checks others.
     """
-    band, number, words = min(BAND, span.end - span.begin), plan.classes.size, np.uint64(plan.image_words)
+    band, number, words = span.end - span.begin, plan.classes.size, np.uint64(plan.image_words)
     shift = np.uint64(span.shift)
     for i in range(np.uint64(band)):
         at = np.uint64(span.begin) + i
@@ -211,7 +225,7 @@ def _bring_bytes(x, plan, length, span, buffer, origins, places):
     for r in range(len(plan.runs)):
         stride = max(stride, plan.runs[r, 1] + ((plan.runs[r, 2] + HALF - 1) & -HALF))
     stride = max(WORD, (stride + WORD - 1) & -WORD)
-    band = min(BAND, span.end - span.begin, max(1, WINDOWS * WORD // (TILE * stride)))
+    band = min(span.end - span.begin, max(1, WINDOWS * WORD // (TILE * stride)))
     room = band * TILE * stride + 2 * WORD  # a line before the first one's, and one that is cleared after the last
     if buffer.codes.size < room:
         buffer = ByteBuffer(np.empty(room, np.uint8), buffer.marks, buffer.mark)
@@ -255,7 +269,7 @@ def copy_rows(x, plan, ends, span, rows, origins, places):
             clear_bytes(codes, row, near * TILE * stride)
         if form >= 0:
             to = Rows(codes, row, stride)
-            copy_windows(words, View(origins, i * TILE), near * TILE, RunSpan(runs, start, stop), 1, base, to)
+            copy_windows(words, View(origins, i * TILE), near * TILE, RunSpan(runs, start, stop), base, to)
         for near_tile in range(i, i if form >= 0 else i + near):
             for p in range(TILE):
                 for r in range(start, stop):
@@ -286,6 +300,7 @@ def reach_and_gaps(runs, first_run, used):
         for r in range(first_run[kind], first_run[kind + 1]):
             reach[kind] = max(reach[kind], runs[r, 0] + ((runs[r, 2] + WORD - 1) & -WORD))
             gaps[kind] = gaps[kind] or filled < runs[r, 1]
-            filled = runs[r, 1] + ((runs[r, 2] + HALF - 1) & -HALF)
+            line = (runs[r, 1] + runs[r, 2] + WORD - 1) & -WORD
+            filled = min(line, runs[r, 1] + ((runs[r, 2] + HALF - 1) & -HALF))
         gaps[kind] = gaps[kind] or filled < used
     return reach, gaps

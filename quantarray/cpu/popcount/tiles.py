@@ -37,19 +37,33 @@ def empty_places(tiles):
 @inline
 def place_tiles(plan, low, band, word, places):
     """Fill in `band` tiles from tile `low` on, whose pixels begin `word` words after the plan's."""
-    pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
+    place_results(plan, low, band, places)
+    pixels, origin, tiles = plan.pixels, plan.origin, plan.counts.size
+    filled = 0
+    while filled < band:
+        image, tile = (low + filled) // tiles, (low + filled) % tiles
+        start, near = image * plan.image_words + word, min(band - filled, tiles - tile)
+        for i in range(np.uint64(near)):
+            for p in range(np.uint64(TILE)):
+                pixel = np.uint64(pixels[np.uint64(tile) + i, p])
+                places.origins[np.uint64(filled) + i, p] = start + origin[pixel]
+        filled += near
+
+
+@inline
+def place_results(plan, low, band, places):
+    """Fill in `band` tiles from tile `low` on, but where their pixels begin."""
+    pixels, counts, classes = plan.pixels, plan.counts, plan.classes
     filled = 0
     while filled < band:
         image, tile = (low + filled) // counts.size, (low + filled) % counts.size
-        start, row, near = image * plan.image_words + word, image * origin.size, min(band - filled, counts.size - tile)
+        row, near = image * plan.origin.size, min(band - filled, counts.size - tile)
         at, first = np.uint64(filled), np.uint64(tile)
         for i in range(np.uint64(near)):
             places.kinds[at + i], places.sizes[at + i] = classes[first + i], counts[first + i]
         for i in range(np.uint64(near)):
             for p in range(np.uint64(TILE)):
-                pixel = pixels[first + i, p]
-                places.origins[at + i, p] = start + origin[np.uint64(pixel)]
-                places.rows[at + i, p] = row + pixel
+                places.rows[at + i, p] = row + pixels[first + i, p]
         filled += near
 
 

@@ -102,16 +102,18 @@ class Job:
 
     @property
     def forms(self) -> Forms:
-        """Describe the windows of all images besides their words."""
+        """Describe the windows of all images besides their words, and the results."""
+        ranks = self.requantize is not None and self.requantize.into.bits > 1
         if self.side_by_side or len(self.window.size) != 2:
-            return Forms()
+            return Forms(ranks=ranks)
         images, channels, window = self.shape[0], self.w.shape[3], self.window
         words, used = word_count(channels), -(-channels // QUAD)
         fits = self.groups == 1 and 0 < window.seen_words(words) <= _MOST_SEEN
         positions = window.positions(images) if fits else 0
         tiles = tile_count(window, images, TILE) if positions else 0
-        spare = self.groups == 1 and words * WORD_BITS - channels >= 2 * QUAD
-        return Forms(tiles, images * window.squares, positions, words, window.taps * used if spare else 0)
+        spare = words * WORD_BITS - channels >= 2 * QUAD
+        quads = window.taps * used if spare else 0
+        return Forms(tiles, images * window.squares, positions, words, quads, ranks)
 
     @property
     def elements(self) -> int:

@@ -1,6 +1,7 @@
 """conv2d against the oracle, bit for bit: every pair of laws, all geometry, thresholds."""
 
 import math
+from contextlib import nullcontext
 from functools import cache
 from types import SimpleNamespace
 
@@ -17,11 +18,12 @@ from strategies import PRODUCTS, Law, laws, products_by, seeds, threads
 import quantarray as qa
 from quantarray.arrays.array import validate
 from quantarray.backends import kernel_choice
+from quantarray.core.format import WORD
 from quantarray.cpu.int8 import dot, framed, winograd
 from quantarray.cpu.int8.amx_unit import DOTS, UNIT
 from quantarray.cpu.popcount import conv, conv_real, tile_tasks
 from quantarray.cpu.runtime import threads as cpu_threads
-from quantarray.ops.products import folded_thresholds, scaled_sums
+from quantarray.ops.products import calls, folded_thresholds, scaled_sums
 
 LARGE = st.sampled_from([(-(2**20), 5, 2**20 - 1), (2**16, -(2**16)), (2**9 - 1, 0)]).map(lambda v: Law(qa.integers(v)))
 
@@ -36,9 +38,22 @@ def test_integers(data, case):
     check(data.draw, case, *ours, expected.astype(np.int64 if wide else np.int32), bias)
 
 
+@pytest.fixture
+def ones(monkeypatch):
+    """Fill memory of results with ones: who does not ask for zeros gets no zeros."""
+    empty = calls.empty
+
+    def filled(device, shape, dtype=WORD):
+        a = empty(device, shape, dtype)
+        a.view(np.uint8)[...] = 255
+        return a
+
+    monkeypatch.setattr(calls, "empty", filled)
+
+
 @pytest.mark.parametrize("outputs", [1, 8, 15, 16, 17, 31, 48, 49, 80])
 @pytest.mark.parametrize("bits", [1, 2])
-def test_outputs_that_leave_lanes_of_a_block(outputs, bits):
+def test_outputs_that_leave_lanes_of_a_block(ones, outputs, bits):
     """No more than half of a block of 32, or more."""
     rng = np.random.default_rng(outputs)
     x, w = rng.integers(0, 2**bits, (2, 7, 9, 20)), rng.choice((-1, 1), (outputs, 3, 3, 20))
@@ -48,6 +63,44 @@ def test_outputs_that_leave_lanes_of_a_block(outputs, bits):
     for limits in ([0], [-3, 0, 5]):
         law = qa.Thresholds(limits)
         np.testing.assert_array_equal(qa.conv2d(a, b, padding=1, requantize=law).codes(), law(sums).codes())
+
+
+@pytest.mark.parametrize("outputs", [1, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100, 128, 144])
+@pytest.mark.parametrize("bits", [3, 4, 7])
+@pytest.mark.parametrize("of_bytes", [False, True])
+def test_codes_on_lines_that_leave_registers(ones, outputs, bits, of_bytes):
+    """Evenly spaced thresholds, some counting down, of more pixels than a band has, and of tiles that are not full."""
+    rng, count, sides = np.random.default_rng(outputs), 2**bits - 1, (2, 34, 19)
+    codes, w = rng.integers(0, 256 if of_bytes else 16, (*sides, 3)), rng.integers(-3, 4, (outputs, 3, 3, 3))
+    sums = naive.conv2d(codes, w, padding=((1, 1), (1, 1))).astype(np.int32)
+    steps = rng.uniform(1, 4 * np.abs(sums).max() / count, outputs)
+    values = np.floor((np.arange(count) - count / 2) * steps[:, None] + rng.uniform(-50, 50, (outputs, 1)))
+    law = qa.Thresholds(values.astype(int), greater=rng.random(outputs) < 0.7)
+    x = codes.astype(np.uint8) if of_bytes else qa.encode(codes, range(16))
+    kernels = [products_by("dot")] * DOTS + [nullcontext()]
+    for kernel in kernels:
+        with kernel:
+            got = qa.conv2d(x, qa.encode(w, range(-4, 4)), padding=1, requantize=law)
+        validate(got)
+        np.testing.assert_array_equal(got.codes(), law(sums).codes())
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("outputs", [1, 20, 40, 64, 90, 128])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("channels", [6, 300])
+def test_codes_are_written_whole(ones, bits, outputs, groups, channels):
+    """Thresholds on no line, of one stretch of the contraction or several: words have nothing after the channels."""
+    rng, outputs = np.random.default_rng(outputs), outputs * groups
+    codes, w = rng.integers(0, 8, (1, 7, 5, channels * groups)), rng.integers(-1, 2, (outputs, 3, 3, channels))
+    sums = naive.conv2d(codes, w, padding=((1, 1), (1, 1)), groups=groups).astype(np.int32)
+    law = qa.Thresholds(np.sort(rng.integers(-99, 99, (outputs, 2**bits - 1)), axis=1))
+    x, expected = qa.encode(codes, range(8)), law(sums)
+    for kernel in [products_by("dot")] * DOTS + [nullcontext()]:
+        with kernel:
+            got = qa.conv2d(x, qa.encode(w, (-1, 0, 1)), padding=1, groups=groups, requantize=law)
+        validate(got)
+        np.testing.assert_array_equal(got.codes(), expected.codes())
 
 
 @pytest.mark.parametrize("depthwise", [False, True])

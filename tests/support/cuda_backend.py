@@ -59,8 +59,9 @@ def twins(packing=True):
         patch.object(device, "_twin", twin),
         patch.object(cpu_costs, "integer_kernel", cuda_costs.integer_kernel),
         patch.object(cpu_costs, "candidates", cuda_costs.candidates),
+        patch.object(cpu_costs, "writes_words", cuda_costs.writes_words),
     ):
-        caches = kernel, device.has_kernel, device.integer_kernel, average_pooling._means
+        caches = kernel, device.has_kernel, device.integer_kernel, device.writes_words, average_pooling._means
         for cached in caches:
             cached.cache_clear()
         yield

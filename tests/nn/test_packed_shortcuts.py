@@ -14,8 +14,8 @@ EVEN = (-1, 1), (0, 1, 2), range(4), range(-3, 5), range(5, -11, -1), range(-700
 UNEVEN = (0, 1, 3), (-8, 1, 2, 4)
 
 
-def _graph(rng, channels, levels, read_too, size=(3, 5)):
-    """x -> codes -> integers, which a chain adds to `y`; they are an output of their own if `read_too`."""
+def _graph(rng, channels, levels, read_too, size=(3, 5), operands=("y", "v")):
+    """x -> codes -> integers v, which a chain adds to `y`; they are an output of their own if `read_too`."""
     ascending = tuple(sorted(levels))
     constants = {
         "T": qa.Thresholds(
@@ -31,7 +31,7 @@ def _graph(rng, channels, levels, read_too, size=(3, 5)):
         Node("threshold", ("x", "T"), ("q",), {"axis": 1}),
         Node("unpack", ("q",), ("v",)),
         Node(
-            "chain", ("y", "v", "k", *taken, "T2"), ("values", "codes"),
+            "chain", (*operands, "k", *taken, "T2"), ("values", "codes"),
             {"steps": ("affine", "offset", "add other", "max"), "gives": ("values", "codes")},
         ),
     ]  # fmt: skip
@@ -88,3 +88,10 @@ def test_others_are_decoded(channels, levels):
     """Uneven levels, and integers that are an output as well."""
     rng = np.random.default_rng(0)
     assert DECODES in _check(_graph(rng, channels, levels, levels not in UNEVEN), rng, channels, 2)
+
+
+@pytest.mark.parametrize("channels", [24, 64])
+def test_the_first_operand_is_decoded(channels):
+    """The chain's second one has as many integers, and is no codes."""
+    rng = np.random.default_rng(0)
+    assert DECODES in _check(_graph(rng, channels, range(4), False, operands=("v", "y")), rng, channels, 2)

@@ -18,12 +18,14 @@ def packed_shortcut(decoding, chain):
         return None
     words, planes, _, table, _, _, decoded, length = decoding.arguments
     other = chain.arguments[1]
+    if other.ctypes.data != decoded.ctypes.data:  # the chain's first operand
+        return None
     levels = table.view(np.int32).reshape(-1).astype(np.int64)
     if other.dtype != np.int32 or other.ndim != 2 or other.nbytes != decoded.nbytes or len(table) * table.shape[1] > 1:
         return None
     rows, channels = other.shape
     whole = length == channels or (length % channels == 0 and channels % _WORD == 0)
-    steps, per_row = np.diff(levels), -(-channels // _WORD)
-    if not whole or words.size != planes * rows * per_row or (steps != steps[0]).any():
+    steps, per_row = np.unique(np.diff(levels)), -(-channels // _WORD)
+    if not whole or words.size != planes * rows * per_row or len(steps) != 1:
         return None
     return words.reshape(planes, rows, per_row), np.array([levels[0], steps[0]], np.int32)

@@ -63,15 +63,28 @@ def _function(module):
 
 def _expand(builder, rows, stride, count, base, unit, codes):
     """Write the loop for some planes, each a row of words: an inner loop over planes took twice as long."""
-    steps = [unit]
-    for _ in rows[1:]:
-        steps.append(builder.add(steps[-1], steps[-1]))
+    steps = steps_of(builder, unit, len(rows))
     with cgutils.for_range(builder, count) as k:
-        total, at = base, builder.mul(k.index, stride)
-        for row, step in zip(rows, steps, strict=True):
-            bits = builder.bitcast(builder.load(builder.gep(row, [at])), ir.VectorType(ir.IntType(1), _BITS))
-            total = builder.add(total, builder.select(bits, step, ir.Constant(_ROW, None)))
+        at = builder.mul(k.index, stride)
+        total = bytes_of(builder, [builder.gep(row, [at]) for row in rows], steps, base)
         builder.store(total, place_of(builder, codes, builder.mul(k.index, const(_BITS)), _ROW), align=1)
+
+
+def steps_of(builder, unit, planes):
+    """Return what a bit of each plane adds to a byte: `unit`, and twice as much as the one before."""
+    steps = [unit]
+    for _ in range(1, planes):
+        steps.append(builder.add(steps[-1], steps[-1]))
+    return steps
+
+
+def bytes_of(builder, words, steps, base):
+    """Return 64 bytes, `base` and the steps of planes whose bits are set, from a pointer to a word of each plane."""
+    total = base
+    for word, step in zip(words, steps, strict=True):
+        bits = builder.bitcast(builder.load(word), ir.VectorType(ir.IntType(1), _BITS))
+        total = builder.add(total, builder.select(bits, step, ir.Constant(_ROW, None)))
+    return total
 
 
 @inline

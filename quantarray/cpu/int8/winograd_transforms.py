@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 
 from ..llvm.vectors import I8, I32, I64, LANES, TILE, const, own_function, place_of, pointer, splat
 from ..llvm.views import flat
+from .expand import bytes_of, steps_of
 
 SIDE, TAPS, PLACES = 4, 9, 16
 MOST_TAP_PLANES = 4
@@ -108,18 +109,13 @@ def _fold_taps(module):
         block = function.append_basic_block()
         choice.add_case(const(number), block)
         builder.position_at_end(block)
-        offsets, steps = [builder.mul(apart, const(j)) for j in range(number)], [low]
-        for _ in range(1, number):
-            steps.append(builder.add(steps[-1], steps[-1]))
+        offsets, steps = [builder.mul(apart, const(j)) for j in range(number)], steps_of(builder, low, number)
         with cgutils.for_range(builder, count) as k:
-            read = []
-            for tap in taps:
-                word, total = builder.gep(tap, [k.index]), first
-                for offset, step in zip(offsets, steps, strict=True):
-                    bits = builder.load(builder.gep(word, [offset]))
-                    bits = builder.bitcast(bits, ir.VectorType(ir.IntType(1), _BYTES))
-                    total = builder.add(total, builder.select(bits, step, ir.Constant(_ROW, None)))
-                read.append(total)
+            words_of_taps = [builder.gep(tap, [k.index]) for tap in taps]
+            read = [
+                bytes_of(builder, [builder.gep(word, [offset]) for offset in offsets], steps, first)
+                for word in words_of_taps
+            ]
             at = builder.mul(k.index, const(_BYTES))
             folded = _transform(builder, _taps, [read[i : i + 3] for i in range(0, TAPS, 3)])
             for row, value in zip(rows, folded, strict=True):

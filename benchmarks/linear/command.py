@@ -16,6 +16,7 @@ from quantarray.core.text import table
 from ..cpu.contenders import OURS
 from ..cpu.rounds import say
 from ..gpu.record import Record
+from ..peers import milliseconds, results_and_times, started, stop
 from .cases import KINDS, MODEL, Case
 from .contenders import CONTENDERS, Setup
 from .rate import vnni
@@ -48,9 +49,9 @@ def main(args):
     if args.ggml and not os.path.isdir(args.ggml):
         sys.exit(f"linear: --ggml: {args.ggml} is no folder")
     setup = Setup(args.threads, args.ggml and os.path.abspath(args.ggml))
-    workers, absent = _started(CONTENDERS, setup)
+    workers, absent = started(LinearWorker, CONTENDERS, setup)
     versions = {worker.name: worker.version for worker in workers}
-    _stop(workers)
+    stop(workers)
     if OURS in absent:
         sys.exit(f"linear: {absent[OURS]}")
     print("  ".join(f"{name} {text}" for name, text in versions.items()), flush=True)
@@ -64,11 +65,14 @@ def main(args):
     cases = [case for case in _cases(args) if args.only in case.name and case.name not in record.rows]
     rate = vnni()
     for kind, part in dict.fromkeys((case.kind, case.part) for case in cases):
-        workers, _ = _started([name for name in versions if kind in CONTENDERS[name].kinds], setup)
+        workers, _ = started(LinearWorker, [name for name in versions if kind in CONTENDERS[name].kinds], setup)
         try:
             for case in (c for c in cases if (c.kind, c.part) == (kind, part)):
                 say(case.name)
-                row = _row(case, workers, setup, args)
+                facts, seconds, absent = results_and_times(
+                    workers, case, setup, args, lambda facts: facts["error"] < MOST
+                )
+                row = _row(case, facts, seconds, absent)
                 wrong = [f"{name} {error:.2%}" for name, error in row["errors"].items() if error >= MOST]
                 if wrong or OURS not in row["seconds"]:
                     why = f"errors of {', '.join(wrong)}" if wrong else row["absent"].get(OURS)
@@ -77,7 +81,7 @@ def main(args):
                     record.add(row | {"vnni": rate})
         finally:
             say("")
-            _stop(workers)
+            stop(workers)
     print(_page([*record.rows.values()], args.threads, rate))
     if record.failed:
         sys.exit("\n".join(record.failed))
@@ -92,42 +96,9 @@ def _cases(args):
         yield from (Case(kind, "layer", rows) for kind in KINDS for rows in args.rows or (1, 8, 64, 512))
 
 
-def _started(names, setup):
-    """([workers that run], {program: why it does not})."""
-    workers, absent = [], {}
-    for name in names:
-        worker = LinearWorker(name, setup.threads)
-        done, answer = worker.ask("start", setup)
-        if done:
-            worker.version = answer
-            workers.append(worker)
-        else:
-            worker.stop()
-            absent[name] = answer
-    return workers, absent
-
-
-def _stop(workers):
-    for worker in workers:
-        worker.stop()
-
-
-def _row(case, workers, setup, args):
-    """Prepare a case in all workers, let them take turns, and return a row for JSON; no times of wrong results."""
-    facts, absent, times = {}, {}, {}
-    for worker in workers:
-        done, answer = worker.ask("prepare", case, setup)
-        (facts if done else absent)[worker.name] = answer
+def _row(case, facts, seconds, absent):
+    """Return a row for JSON."""
     errors = {name: each["error"] for name, each in facts.items()}
-    turns = [worker for worker in workers if worker.name in facts] if max(errors.values(), default=1) < MOST else []
-    for i in range(args.rounds):
-        for worker in turns[:: 1 if i % 2 == 0 else -1]:
-            done, answer = worker.ask("time", args.seconds)
-            if done:
-                times.setdefault(worker.name, []).append(answer)
-            else:
-                absent[worker.name] = answer
-    seconds = {name: min(each) for name, each in times.items() if name not in absent}
     row = {"case": case.name, **case._asdict(), "seconds": seconds, "errors": errors, "absent": absent}
     return row | {key: facts.get(OURS, {}).get(key) for key in ("layers", "nbytes", "products")}
 
@@ -139,7 +110,7 @@ def _page(rows, threads, rate):
     for row in rows:
         each = row["seconds"]
         ours, best = each[OURS], min((s for name, s in each.items() if name != OURS), default=None)
-        cells = [_ms(each.get(name)) for name in (OURS, *peers)] + [f"{best / ours:.2f}" if best else ""]
+        cells = [milliseconds(each.get(name)) for name in (OURS, *peers)] + [f"{best / ours:.2f}" if best else ""]
         rates = f"{row['products'] / ours / 1e9:,.0f}", f"{row['nbytes'] / ours / 1e9:.1f}"
         lines.append([row["case"], *cells, *rates])
         for name, why in row["absent"].items():
@@ -153,14 +124,3 @@ def _page(rows, threads, rate):
     if rate:
         notes.append(f"VNNI makes {rate / 1e9:,.0f} G products of bytes a second in one thread.")
     return "\n".join([table(["ms", OURS, *peers, "ratio", "G/s", "GB/s"], lines), *notes])
-
-
-def _ms(seconds):
-    """
-    >>> _ms(0.0002564), _ms(0.0123), _ms(1.2345), _ms(None)
-    ('0.256', '12.3', '1,234', '')
-    """
-    if seconds is None:
-        return ""
-    ms = seconds * 1e3
-    return f"{ms:.3f}" if ms < 1 else f"{ms:.2f}" if ms < 9.995 else f"{ms:.1f}" if ms < 99.95 else f"{ms:,.0f}"

@@ -2,37 +2,20 @@
 
 import json
 from importlib.util import find_spec
-from multiprocessing import Pipe
-from threading import Thread
 
 import numpy as np
 import pytest
+from local_worker import Local
 
 import quantarray as qa
 from benchmarks.__main__ import main
 from benchmarks.linear import cases, command, worker
 from benchmarks.linear.contenders import CONTENDERS, OURS
+from benchmarks.peers import milliseconds
 
 SHAPE = 16, 512
 COMMAND = ["linear", "--rounds", "1", "--seconds", "0"]
 PEERS = {"ggml": "libggml", "onnxruntime": "onnxruntime", "torch onednn": "torch", "litespark": "litespark_inference"}
-
-
-class Local:
-    """A worker in a thread of this process, which sees what a test changes."""
-
-    def __init__(self, name, threads):
-        self.name, self.version = name, None
-        self.pipe, theirs = Pipe()
-        Thread(target=worker.serve, args=(name, theirs), daemon=True).start()
-
-    def ask(self, *message):
-        self.pipe.send(message)
-        kind, answer = self.pipe.recv()
-        return (True, answer) if kind == "ok" else (False, answer.splitlines()[0])
-
-    def stop(self):
-        self.pipe.send(("stop",))
 
 
 @pytest.fixture
@@ -40,7 +23,7 @@ def small(monkeypatch):
     monkeypatch.setattr(cases, "SQUARE", SHAPE)
     monkeypatch.setattr(cases, "MODEL_SHAPES", [(32, 256), (8, 512), (32, 256)])
     monkeypatch.setattr(cases, "last_cache", lambda: 10_000)
-    monkeypatch.setattr(command, "LinearWorker", Local)
+    monkeypatch.setattr(command, "LinearWorker", lambda name, threads: Local(name, worker.serve))
     threads = qa.get_num_threads()
     yield
     qa.set_num_threads(threads)
@@ -86,4 +69,4 @@ def test_results_that_are_not_finite_have_an_infinite_error():
 
 
 def test_times_have_three_figures():
-    assert [command._ms(s) for s in (0.0002564, 0.0123, 1.234, None)] == ["0.256", "12.3", "1,234", ""]
+    assert [milliseconds(s) for s in (0.0002564, 0.0123, 1.234, None)] == ["0.256", "12.3", "1,234", ""]

@@ -194,6 +194,12 @@ def few_rows(device: str, planes: int) -> int:
     return int(model.few_rows(planes)) if hasattr(model, "few_rows") else 0
 
 
+@cache
+def few_queries(device: str, planes: int, words: int) -> int:
+    """Return up to how many queries of int8 meet the words of rows that they search: see the costs of a device."""
+    return int(_costs(device).few_queries(planes, words))
+
+
 def _costs(device: str) -> ModuleType:
     with no_fork:
         return import_module(f"quantarray.{device.partition(':')[0]}.costs")

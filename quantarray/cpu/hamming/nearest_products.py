@@ -6,7 +6,18 @@ rows: each row is read once for four of them.
 
 import numpy as np
 
-from ..int8.bit_rows import ENTRIES, HAS_TABLES, OUTPUTS, WORDS, look_up_rows, tables_of_row
+from ..int8.bit_rows import (
+    ENTRIES,
+    ENTRY,
+    HAS_TABLES,
+    MOST_QUERIES,
+    OUTPUTS,
+    ROOM,
+    WORDS,
+    laid_out,
+    look_up_rows,
+    tables_of_row,
+)
 from ..int8.byte_rows import divide, put_rows_in_order
 from ..int8.group_bytes import BYTES, LANES
 from ..int8.group_rows import MOST_ROWS, SHORT, add_lanes, dot_byte_rows
@@ -50,12 +61,14 @@ def _search(
     """Look at the rows of some pieces, a run of them at a time."""
     prefer_wide()
     asked, rows, blocks = len(codes), len(words) // length, -(-length // _BLOCK)
-    looked_up = HAS_TABLES and asked == planes == 1 and length % WORDS == 0
-    tables = np.empty((4 * length if looked_up else 0, ENTRIES), np.int16)
+    looked_up = HAS_TABLES and asked <= MOST_QUERIES and planes == 1 and length % WORDS == 0
+    tables = np.empty((asked, length * ENTRIES if looked_up else 0), ENTRY)
+    room = np.empty(_RUN * length * ROOM if looked_up else 0, words.dtype)
     x = np.empty((0 if looked_up else asked, blocks * _BLOCK * BYTES), np.int8)
     totals, products = np.empty(asked, np.int64), np.empty(_RUN, kind.dtype)
     if looked_up:
-        totals[0] = tables_of_row(codes, 0, tables)
+        for q in range(asked):
+            totals[q] = tables_of_row(codes, q, tables[q])
     else:
         put_rows_in_order(codes, length, 1, totals, x, 0, asked)
     together, size = _BLOCK // length if length in SHORT else 1, _TAIL * length + _BLOCK
@@ -73,11 +86,14 @@ def _search(
                     for i in range(count * length):
                         padded[plane * size + i] = words[plane * between + at * length + i]
                 here, step = padded, size
-            vectors = -(-count // together)
+            vectors, whole = -(-count // together), -(-count // OUTPUTS) * OUTPUTS
+            if looked_up:
+                here = laid_out(here, length, whole, room)
             for tile in range(0, asked, MOST_ROWS):
                 several = min(MOST_ROWS, asked - tile)
                 if looked_up:
-                    look_up_rows(tables.reshape(-1), here, length, 0, -(-count // OUTPUTS) * OUTPUTS, lanes)
+                    for r in range(several):
+                        look_up_rows(tables[tile + r], here, length, whole, lanes[r * _RUN * LANES :])
                 else:
                     row = flat[tile * blocks * _BLOCK * BYTES :]
                     to, next_row = vectors * together, _RUN * LANES

@@ -1,35 +1,27 @@
-"""Products of a row of int8 and weights of one bit, which are looked up: 5 or 6 weights at a time, of 32 outputs.
+"""Products of a row of int8 and weights of one bit, which are looked up.
 
 A table has the sums of all subsets of some elements of the row. The weights of 32 outputs are transposed: a vector has
-the same 16 elements of each, and its words are indices of three tables. No product and no sum across lanes is left.
-For 256 elements that is 4 cycles an output where bytes of single bits, and VNNI, take 7 (Zen 4).
+the same elements of each, which are indices of tables. No product and no sum across lanes is left. For 256 elements
+of one bit that is 4 cycles an output where bytes of single bits, and VNNI, take 7 (Zen 4).
 """
 
-import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..llvm.masks import ask_for
-from ..llvm.vectors import I16, I32, I64, const, joined, own_function, place_of, pointer, slot_of
+from ..llvm.vectors import const, pointer
 from ..runtime.isa import COUNTING, FEATURES
-from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
 
-HAS_TABLES = COUNTING == "avx512bw" or "avx512bw" in FEATURES  # an instruction set that is asked for has no features
-OUTPUTS = 32  # at once
-WORDS = 4  # of an output in a block, whose sums of 256 bytes fit into 16 bits
-_PARTS = (0, 6, 0), (6, 5, 64), (11, 5, 96)  # first bit and bits of an index in 16, and where its table begins
-ENTRIES = 128  # of the three tables
-_AHEAD = 1 << 11  # bytes
-_VECTOR, _SUMS = ir.VectorType(I16, OUTPUTS), ir.VectorType(I32, OUTPUTS)
-_COUNT = _VECTOR.count
+# An instruction set that is asked for has no features
+if COUNTING == "avx2" or ("avx2" in FEATURES and "avx512bw" not in FEATURES):
+    from . import bit_tables_avx2 as _tables
+else:
+    from . import bit_tables_avx512bw as _tables
 
-
-def tables_of(length):
-    """Return room for the tables of a row of `length` words."""
-    return np.empty((length * 4, ENTRIES), np.int16)
+HAS_TABLES = COUNTING in ("avx2", "avx512bw") or not FEATURES.isdisjoint(("avx2", "avx512bw"))
+OUTPUTS, WORDS, LONGEST, MOST_QUERIES = _tables.OUTPUTS, _tables.WORDS, _tables.LONGEST, _tables.MOST_QUERIES
+ROOM, ENTRIES, ENTRY = _tables.ROOM, _tables.ENTRIES, _tables.ENTRY
+laid_out, tables_of_row = _tables.laid_out, _tables.tables_of_row
 
 
 @Kernel
@@ -38,121 +30,22 @@ def make_tables(codes, totals, out, first, last):
     totals[0] = tables_of_row(codes, 0, out)
 
 
-@inner
-def tables_of_row(codes, row, out):
-    """out int16[n 128] = tables for each 16 of codes int8[.. k] of a row, zeros after k; returns their sum."""
-    of_word, total = np.zeros(16, np.int16), np.int64(0)
-    for word in range(len(out)):
-        for i in range(16):
-            at = word * 16 + i
-            of_word[i] = codes[row, at] if at < codes.shape[1] else 0
-            total += of_word[i]
-        for start, bits, to in _PARTS:
-            _fill(of_word, start, bits, out, word, to)
-    return total
-
-
-@inline
-def _fill(codes, start, bits, out, word, to):
-    """out[word, to + i] = the sum of those of some codes of which i has the bits."""
-    out[word, to] = 0
-    for bit in range(bits):
-        size, code = 1 << bit, codes[start + bit]
-        for i in range(np.uint64(to), np.uint64(to + size)):
-            out[word, i + size] = out[word, i] + code
-
-
 @intrinsic
-def look_up_rows(typingctx, tables, words, length, first, last, out):
-    """out[o - first] = sum of the codes of a row where output o has ones, first <= o < last, int32.
+def look_up_rows(typingctx, tables, rows, length, count, out):
+    """out[o] = sum of the codes of a row where output o has ones, 0 <= o < count, int32.
 
-    The tables of the row are those of `tables_of_row`; the words of output o begin at words[o length]. There are a
-    multiple of OUTPUTS, and of WORDS words of each.
+    The tables of the row are those of `tables_of_row`; rows are what `laid_out` returns. There are a multiple of
+    OUTPUTS, and of WORDS words of each.
     """
     i64 = types.int64
-    signature = types.void(tables, words, i64, i64, i64, out)
+    signature = types.void(tables, rows, i64, i64, out)
 
     def codegen(context, builder, signature, args):
-        _, _, length, first, last, _ = args
-        row, w, target = (pointer(context, builder, signature, args, i) for i in (0, 1, 5))
+        _, _, length, count, _ = args
+        row, words, target = (pointer(context, builder, signature, args, i) for i in (0, 1, 4))
         for shortest in (True, False):
             with builder.if_then(builder.icmp_signed("==" if shortest else "!=", length, const(WORDS))):
-                builder.call(_function(builder.module, shortest), [row, w, length, first, last, target])
+                builder.call(_tables.look_up(builder.module, shortest), [row, words, length, count, target])
         return context.get_dummy_value()
 
     return signature, codegen
-
-
-def _function(module, shortest):
-    """Build the loops over outputs, 32 at a time, and blocks of their words, of which there is one in the shortest."""
-    name = f"quantarray.look_up_rows.{int(shortest)}"
-    if name in module.globals:
-        return module.globals[name]
-    function = own_function(module, name, [I16.as_pointer(), I64.as_pointer(), I64, I64, I64, I32.as_pointer()])
-    builder = ir.IRBuilder(function.append_basic_block())
-    tables, words, length, first, last, out = function.args
-    length = const(WORDS) if shortest else length
-    with cgutils.for_range_slice(builder, first, last, const(OUTPUTS), I64) as (o, number):
-        total, start = slot_of(builder, _SUMS(None)), builder.gep(words, [builder.mul(o, length)])
-        with cgutils.for_range(builder, builder.udiv(length, const(WORDS))) as block:
-            before = builder.mul(block.index, const(WORDS))
-            places = [builder.gep(start, [builder.add(before, builder.mul(length, const(i)))]) for i in range(OUTPUTS)]
-            for place in places[:: 8 // WORDS]:
-                ask_for(builder, place, const(_AHEAD), 1, 3)
-            kind = ir.VectorType(I16, 4 * WORDS)
-            rows = [builder.load(place_of(builder, place, 0, kind), align=8) for place in places]
-            at = builder.mul(before, const(4 * ENTRIES))
-            sums = _looked_up(builder, builder.gep(tables, [at]), _words_of(builder, rows))
-            builder.store(builder.add(builder.load(total), builder.sext(sums, _SUMS)), total)
-        to = place_of(builder, out, builder.mul(number, const(OUTPUTS)), _SUMS)
-        builder.store(builder.load(total), to, align=4)
-    builder.ret_void()
-    return function
-
-
-def _words_of(builder, rows):
-    """Return 16 vectors, of words i of 16 bits of all rows."""
-    halves = []
-    for first in (0, 16):
-        pairs = [joined(builder, [rows[first + i], rows[first + 8 + i]]) for i in range(8)]
-        columns, width = [[pair] for pair in pairs], 1
-        while len(columns) > 1:
-            columns = [
-                [_merged(builder, *pair, width, side) for pair in zip(*two, strict=True) for side in (0, 1)]
-                for two in zip(columns[::2], columns[1::2], strict=True)
-            ]
-            width *= 2
-        halves.append(columns[0])
-    quarters = [[8 * i + j for i in some for j in range(8)] for some in ((0, 2, 4, 6), (1, 3, 5, 7))]
-    orders = [ir.Constant(_SUMS, quarter) for quarter in quarters]
-    return [builder.shuffle_vector(*pair, order) for order in orders for pair in zip(*halves, strict=True)]
-
-
-def _merged(builder, a, b, width, side):
-    """Take turns of `width` words of a and b, of the first or second half of each 128 bits."""
-    order = []
-    for first in range(4 * side, _COUNT, 8):
-        for unit in range(first, first + 4, width):
-            order += [base + unit + i for base in (0, _COUNT) for i in range(width)]
-    return builder.shuffle_vector(a, b, ir.Constant(_SUMS, order))
-
-
-def _looked_up(builder, tables, words):
-    """Return the sums of three tables' entries for each word; instructions look at as many bits as a table needs."""
-    takes = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-    both = cgutils.get_or_insert_function(builder.module, takes, "llvm.x86.avx512.vpermi2var.hi.512")
-    takes = ir.FunctionType(_VECTOR, [_VECTOR] * 2)
-    one = cgutils.get_or_insert_function(builder.module, takes, "llvm.x86.avx512.permvar.hi.512")
-    totals = [_VECTOR(None)] * len(_PARTS)
-    for i, word in enumerate(words):
-        parts = [builder.load(place_of(builder, tables, i * ENTRIES + at, _VECTOR), align=2) for at in (0, 32, 64, 96)]
-        low, middle, high = (
-            builder.lshr(word, ir.Constant(_VECTOR, [first] * _COUNT)) if first else word for first, _, _ in _PARTS
-        )
-        each = [
-            builder.call(both, [parts[0], low, parts[1]]),
-            builder.call(one, [parts[2], middle]),
-            builder.call(one, [parts[3], high]),
-        ]
-        totals = [builder.add(total, value) for total, value in zip(totals, each, strict=True)]
-    return builder.add(builder.add(*totals[:2]), totals[2])

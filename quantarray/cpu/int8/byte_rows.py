@@ -10,7 +10,7 @@ from ..llvm.vectors import prefer_wide
 from ..runtime import threads
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import Kernel
-from .bit_rows import HAS_TABLES, OUTPUTS, WORDS, look_up_rows, make_tables, tables_of
+from .bit_rows import ENTRIES, ENTRY, HAS_TABLES, LONGEST, OUTPUTS, ROOM, WORDS, laid_out, look_up_rows, make_tables
 from .group_bytes import BYTES, LANES, place_in_group, put_in_order
 from .group_rows import MOST_ROWS, SHORT, add_lanes, dot_byte_rows
 from .tall_rows import HAS_TALL, TALL, dot_tall_rows
@@ -18,6 +18,7 @@ from .tall_rows import HAS_TALL, TALL, dot_tall_rows
 _LEAST = 1 << 17  # products that are worth a parallel region
 _AT_ONCE = 512  # outputs: a multiple of LANES
 _VECTORS = 256  # of sums of a row that wait to be added, 16 KiB: a multiple of LANES
+_IN_L1 = 1 << 11  # words, 16 KiB
 _IN_CACHE = 1 << 15  # words, 256 KiB, that many rows meet
 _WORTH_TABLES = 1 << 12  # outputs
 _NOTHING = np.float32(0)  # that makes 0 of -0
@@ -33,7 +34,8 @@ def byte_row_product(codes, scales, words, first, apart, by, offset, out):
     if not words[0].flags.c_contiguous:
         words = np.ascontiguousarray(words)
     looked_up, inside = 0, max(0, _inside(outputs, length))
-    if HAS_TABLES and len(codes) == planes == 1 and length % WORDS == 0 and outputs >= _WORTH_TABLES:
+    whole = length % WORDS == 0 and length <= LONGEST
+    if HAS_TABLES and len(codes) == planes == 1 and whole and outputs >= _WORTH_TABLES:
         looked_up = inside = outputs // OUTPUTS * OUTPUTS
     for begin, end, run in ((0, looked_up, _by_tables), (looked_up, inside, _by_bytes), (inside, outputs, _padded)):
         for some, height in _tiles(len(codes), length) if begin < end else ():
@@ -68,11 +70,11 @@ def _inside(outputs, length):
 
 
 def _by_tables(codes, height, words, values):
-    tables = tables_of(words.shape[2])
+    _, outputs, length = words.shape
+    tables = np.empty(length * ENTRIES, ENTRY)
     threads.run(make_tables, (codes, values[0], tables), 1, 1)
-    tasks = words.shape[1] // OUTPUTS
-    arguments = tables, words[0].reshape(-1), words.shape[2], *values
-    threads.run(_look_up, arguments, tasks, threads.workers(codes.size * words.shape[1], _LEAST))
+    arguments = tables, words[0].reshape(-1), length, *values
+    threads.run(_look_up, arguments, outputs // OUTPUTS, threads.workers(codes.size * outputs, _LEAST))
 
 
 def _by_bytes(codes, height, words, values):
@@ -164,13 +166,15 @@ def _count_tall(x, words, between, planes, length, totals, scales, lowest, apart
 
 @Kernel
 def _look_up(tables, words, length, totals, scales, lowest, apart, by, offset, out, first, last):
-    """Look up the sums of one row, of outputs 32 first .. 32 last."""
+    """Look up the sums of one row, of outputs OUTPUTS first .. OUTPUTS last."""
     prefer_wide()
     sums, out = np.empty(_AT_ONCE, np.int32), out.reshape(-1)
-    for at in range(first * OUTPUTS, last * OUTPUTS, _AT_ONCE):
-        end = min(at + _AT_ONCE, last * OUTPUTS)
-        look_up_rows(tables.reshape(-1), words, length, at, end, sums)
-        divide(sums, 0, end - at, totals[0], scales[0], lowest, apart, by, offset, at, out, at)
+    at_once = max(OUTPUTS, min(_AT_ONCE, _IN_L1 // length // OUTPUTS * OUTPUTS))
+    room = np.empty(at_once * length * ROOM, words.dtype)
+    for at in range(first * OUTPUTS, last * OUTPUTS, at_once):
+        count = min(at_once, last * OUTPUTS - at)
+        look_up_rows(tables, laid_out(words[at * length :], length, count, room), length, count, sums)
+        divide(sums, 0, count, totals[0], scales[0], lowest, apart, by, offset, at, out, at)
 
 
 @inline

@@ -25,7 +25,9 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...backends.registry import few_queries
 from ...core.dtypes import Array, bipolar, uint1
+from ...core.format import word_count
 from ...core.hints import QuantizeX
 from ..linear_algebra.contractions import hamming
 from ..products import float_rows
@@ -42,7 +44,7 @@ ALIASES = {"tanimoto": "jaccard"}
 _TVERSKY = {"jaccard": (1.0, 1.0), "dice": (0.5, 0.5)}  # alpha and beta; all sums are exact
 _VALUES = 1 << 20  # of rows whose squares are summed at once
 _WHOLE = np.empty((0, 1), np.float32)  # no scales: products are integers
-_FEW = 16  # queries that meet the words of rows, whose codes are made again for each eight or four
+_FEW = 16  # packed queries that meet the words of rows as int8
 
 
 class Metric(NamedTuple):
@@ -138,7 +140,8 @@ def _product_with(op: str, queries: Any, database: QuantArray, quantize_queries:
         )  # fmt: skip
     asked, scale = float_rows.codes_of(op, queries, float_rows.TINY) if floats else (queries, None)
     whole = scale is None and _is_whole(asked, database)
-    if 0 < len(asked) <= _FEW and len(database) and asked.dtype == np.int8 and float_rows.is_in_place(database):
+    few = few_queries(database.device, database.bits, word_count(database.shape[1]))
+    if 0 < len(asked) <= few and len(database) and asked.dtype == np.int8 and float_rows.is_in_place(database):
         if whole:
             return Product(lambda rows: linear(rows, from_dense(asked, 1)).T, None, (asked, _WHOLE), whole)
         if database.scale is not None or scale is not None:

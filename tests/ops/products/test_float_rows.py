@@ -190,7 +190,7 @@ def test_words_that_leave_the_cache():
 
 @pytest.mark.parametrize("form", ["two apart", "scaled bits"])
 @pytest.mark.parametrize("outputs", [4096, 4127, 5000])
-@pytest.mark.parametrize("k", [193, 250, 256, 512, 1000, 1025])
+@pytest.mark.parametrize("k", [193, 250, 256, 512, 1000, 1025, 2048])
 def test_bits_that_are_looked_up(form, outputs, k):
     """One row by many outputs of one bit, also where they fill no block of 32 and no 4 words."""
     w = FORMS[form](RNG.integers(0, 2, (outputs, k), dtype=np.uint8))

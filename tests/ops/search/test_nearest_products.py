@@ -11,7 +11,7 @@ from quantarray.cpu.hamming import nearest_products
 from quantarray.ops.search import nearest
 
 LAWS = qa.bipolar, qa.ternary, qa.uint2, qa.integers(-3, -1, 1, 3), qa.int4, qa.integers(range(-15, 16)), qa.uint8
-LENGTHS = 1, 64, 100, 128, 192, 256, 300, 448, 512, 700, 1100
+LENGTHS = 1, 64, 100, 128, 192, 256, 300, 448, 512, 700, 1100, 1536
 ROWS = 1, 8, 33, 500, 520, 1100, 4200
 
 
@@ -46,7 +46,7 @@ def best(scores, k, sign):
 def test_products(data, law, constants, seed):
     """Products of floats are those of `linear`, which `tests/ops/products/test_float_rows.py` compares with a sum."""
     n, d = data.draw(st.sampled_from(ROWS)), data.draw(st.sampled_from(LENGTHS))
-    m, k = data.draw(st.sampled_from([1, 2, 4, 5, 16])), data.draw(st.sampled_from([1, 10, 33, n]))
+    m, k = data.draw(st.sampled_from([1, 2, 4, 5, 16, 17, 70])), data.draw(st.sampled_from([1, 10, 33, n]))
     rng = np.random.default_rng(seed)
     rows, _ = rows_of(rng, law, n, d, constants)
     if data.draw(st.booleans()) and n > 2:

@@ -128,6 +128,32 @@ def test_fewer_threads_after_a_stall():
     """)
 
 
+def test_stalls_that_take_little_of_the_time():
+    """Work of all threads makes up for a quarter of its time in stalls, of 5 ms at most."""
+    run("""
+        import numba
+        from quantarray.cpu.runtime.thread_pool import UNTIL, note_wait, pool
+
+        @numba.njit
+        def note(at, own, late):
+            note_wait(at, 2, own, late, False)
+
+        call()
+        header, at, credit, ms = pool()._lines[0], pool().address, 5, 1_000_000
+        header[UNTIL] = header[credit] = 0
+        note(at, 8 * ms, 0)
+        note(at, 9 * ms, 8 * ms)  # no stall, but time for which a thread did nothing
+        assert header[credit] == 9 * ms // 4
+        note(at, 50_000, 1 * ms)
+        assert header[UNTIL] == 0 and header[credit] == 5 * ms // 4
+        note(at, 0, 2 * ms)  # a thread that was woken late
+        assert header[UNTIL] > time.monotonic_ns() and header[credit] == 0
+        for _ in range(9):
+            note(at, 40 * ms, 0)
+        assert header[credit] == 5 * ms
+    """)
+
+
 def test_threads_sleep_after_a_call():
     """100 us after it the process uses no processor, whatever its threads did before."""
     run("""

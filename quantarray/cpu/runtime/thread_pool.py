@@ -49,8 +49,8 @@ _LINE = 16  # numbers of a line: two cache lines, which processors fetch in pair
 # how long it was being woken, if that was long, and whether it stepped back
 _STATE, _JOB, _SHARE, _TIME, _PROCESSOR, _WOKEN, _FAST, _WAKING, _BACK = range(9)
 # Numbers of the first line: the address of the dealing function (`deal`), how many threads there are, until when fewer
-# are used, how many these are, and for how long that is
-_FUNCTION, _THREADS, UNTIL, LIMIT, _LENGTH = range(5)
+# are used, how many these are, for how long that is, and how many ns of stalls are made up for by work of all threads
+_FUNCTION, _THREADS, UNTIL, LIMIT, _LENGTH, _CREDIT = range(6)
 
 _SPIN = 50_000  # ns in which a thread waits for its next job without sleep, where one of the last jobs came as fast
 _SHORT_SPIN = 2_000  # and where none did
@@ -59,6 +59,8 @@ _PAUSES = 8  # between two looks at the clock
 _AWAKE = 50_000  # ns in which a caller waits for a thread without sleep
 _STALL = 100_000  # ns of waiting that are called a stall,
 _LATE = 500_000  # and of being woken
+_MADE_UP = 4  # ns of work by all threads that make up for 1 ns of stalls
+_MOST_CREDIT = 5_000_000  # ns of stalls, at most, that work makes up for: less than another process's turn or two
 _SOON = 4  # times as long as fewer threads were used: after that a stall is no longer one of a row
 _LONGEST = 100_000_000  # ns for which fewer threads are used after a stall,
 _LONGEST_BACK = 25_000_000  # and after a thread stepped back, which costs some microseconds
@@ -70,10 +72,15 @@ _FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSY
 def note_wait(pool, workers, worked, late, back):
     """Note that a caller, after `worked` ns of work, waited for its threads for `late` ns, or that one stepped back.
 
-    A single stall is soon forgotten; if stalls go on, as beside other processes, all threads are tried ever more
-    rarely.
+    Stalls that take little of the time in which all threads work are left alone. Another one is soon forgotten; if they
+    go on, as beside other processes, all threads are tried ever more rarely.
     """
-    stalled = late > max(_STALL, worked)
+    stalled, credit = late > max(_STALL, worked), number(pool, _CREDIT)
+    if stalled:
+        stalled = late > credit
+        set_number(pool, _CREDIT, 0 if stalled else credit - late)
+    elif worked > late:
+        set_number(pool, _CREDIT, min(credit + (worked - late) // _MADE_UP, _MOST_CREDIT))
     if stalled or back:
         time, last, most = now(), number(pool, _LENGTH), _LONGEST if stalled else _LONGEST_BACK
         lasts = 2 * max(late, _STALL) if stalled else 2 * _STALL

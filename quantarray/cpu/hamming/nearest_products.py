@@ -28,6 +28,7 @@ from ..runtime.schedule import Kernel, share
 from .candidates import look_along
 from .reservoir import FAR, FEW, LEAST, empty_reservoir, finish, pieces_of
 
+_TOGETHER = 256  # queries, whose tables a thread has in memory: 128 KiB a word of a row
 _RUN = 512  # rows, whose lanes of sums stay in a cache: a multiple of OUTPUTS
 _BLOCK = 8  # words
 _TAIL = 2 * OUTPUTS  # rows at the end, at most, of which a copy is read
@@ -35,6 +36,14 @@ _TAIL = 2 * OUTPUTS  # rows at the end, at most, of which a copy is read
 
 def nearest_products(codes, scales, words, first, apart, by, offset, of_query, of_row, metric, out):
     asked, k = out.shape[1:]
+    if asked > _TOGETHER:
+        for q in range(0, asked, _TOGETHER):
+            some = slice(q, min(q + _TOGETHER, asked))
+            part = np.empty((2, some.stop - q, k), np.int64)
+            queries = codes[some], scales[some]
+            nearest_products(*queries, words, first, apart, by, offset, of_query[some], of_row, metric, part)
+            out[:, some] = part
+        return
     planes, rows, length = words.shape
     if not words[0].flags.c_contiguous:
         words = np.ascontiguousarray(words)

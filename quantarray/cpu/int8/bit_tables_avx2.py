@@ -137,11 +137,8 @@ def _looked_up(builder, tables, vectors):
                 index = builder.lshr(builder.bitcast(index, _SHORTS), ir.Constant(_SHORTS, [4] * 16))
             index = builder.and_(builder.bitcast(index, _VECTOR), digits)
             for sums, table in zip((low[half], high[half]), parts, strict=True):
-                sums[:] = [
-                    builder.add(*sums, builder.call(look, [table, index]))
-                    if sums
-                    else builder.call(look, [table, index])
-                ]
+                entries = builder.call(look, [table, index])
+                sums[:] = [builder.add(*sums, entries) if sums else entries]
         if (i + 1) % _TOGETHER == 0:
             for half in (0, 1):
                 for side in (0, 1):

@@ -169,7 +169,7 @@ def _look_up(tables, words, length, totals, scales, lowest, apart, by, offset, o
     """Look up the sums of one row, of outputs OUTPUTS first .. OUTPUTS last."""
     prefer_wide()
     sums, out = np.empty(_AT_ONCE, np.int32), out.reshape(-1)
-    at_once = max(OUTPUTS, min(_AT_ONCE, _IN_L1 // length // OUTPUTS * OUTPUTS))
+    at_once = max(OUTPUTS, min(_AT_ONCE, _IN_L1 // length // OUTPUTS * OUTPUTS)) if ROOM else _AT_ONCE
     room = np.empty(at_once * length * ROOM, words.dtype)
     for at in range(first * OUTPUTS, last * OUTPUTS, at_once):
         count = min(at_once, last * OUTPUTS - at)

@@ -46,7 +46,7 @@ def best(scores, k, sign):
 def test_products(data, law, constants, seed):
     """Products of floats are those of `linear`, which `tests/ops/products/test_float_rows.py` compares with a sum."""
     n, d = data.draw(st.sampled_from(ROWS)), data.draw(st.sampled_from(LENGTHS))
-    m, k = data.draw(st.sampled_from([1, 2, 4, 5, 16, 17, 70])), data.draw(st.sampled_from([1, 10, 33, n]))
+    m, k = data.draw(st.sampled_from([1, 2, 4, 5, 16, 17, 70, 300])), data.draw(st.sampled_from([1, 10, 33, n]))
     rng = np.random.default_rng(seed)
     rows, _ = rows_of(rng, law, n, d, constants)
     if data.draw(st.booleans()) and n > 2:

@@ -1,5 +1,33 @@
 """Programs beside each other: a process of each is started, prepares a case, and calls it in its turn."""
 
+import os
+import sys
+
+from quantarray.core.machine import cpu_name
+
+from .cpu.contenders import OURS
+from .gpu.record import Record
+
+
+def announced(op, worker_of, names, setup, path):
+    """Print which programs there are, and return ({program: version}, the record of rows in the file `path`).
+
+    Exits where ours does not run, or where the file is of another machine.
+    """
+    workers, absent = started(worker_of, names, setup)
+    versions = {worker.name: worker.version for worker in workers}
+    stop(workers)
+    if OURS in absent:
+        sys.exit(f"{op}: {absent[OURS]}")
+    print("  ".join(f"{name} {text}" for name, text in versions.items()), flush=True)
+    for name, why in absent.items():
+        print(f"without {name}: {why}", flush=True)
+    machine = {"cpu": cpu_name(), "cpus": os.cpu_count(), "threads": setup.threads, "versions": versions}
+    try:
+        return versions, Record(path, machine)
+    except ValueError as error:
+        sys.exit(f"{op}: {error}")
+
 
 def started(worker_of, names, setup):
     """([workers that run], {program: why it does not}), each `worker_of(name, threads)`."""

@@ -10,13 +10,11 @@ import os
 import sys
 
 from quantarray.cli.output import count
-from quantarray.core.machine import cpu_name
 from quantarray.core.text import table
 
 from ..cpu.contenders import OURS
 from ..cpu.rounds import say
-from ..gpu.record import Record
-from ..peers import milliseconds, results_and_times, started, stop
+from ..peers import announced, milliseconds, results_and_times, started, stop
 from .cases import KINDS, MODEL, Case
 from .contenders import CONTENDERS, Setup
 from .rate import vnni
@@ -49,19 +47,7 @@ def main(args):
     if args.ggml and not os.path.isdir(args.ggml):
         sys.exit(f"linear: --ggml: {args.ggml} is no folder")
     setup = Setup(args.threads, args.ggml and os.path.abspath(args.ggml))
-    workers, absent = started(LinearWorker, CONTENDERS, setup)
-    versions = {worker.name: worker.version for worker in workers}
-    stop(workers)
-    if OURS in absent:
-        sys.exit(f"linear: {absent[OURS]}")
-    print("  ".join(f"{name} {text}" for name, text in versions.items()), flush=True)
-    for name, why in absent.items():
-        print(f"without {name}: {why}", flush=True)
-    machine = {"cpu": cpu_name(), "cpus": os.cpu_count(), "threads": args.threads, "versions": versions}
-    try:
-        record = Record(args.json, machine)
-    except ValueError as error:
-        sys.exit(f"linear: {error}")
+    versions, record = announced("linear", LinearWorker, CONTENDERS, setup, args.json)
     cases = [case for case in _cases(args) if args.only in case.name and case.name not in record.rows]
     rate = vnni()
     for kind, part in dict.fromkeys((case.kind, case.part) for case in cases):

@@ -7,17 +7,14 @@ the cases that OUT has.
 """
 
 import argparse
-import os
 import sys
 
 from quantarray.cli.output import count
-from quantarray.core.machine import cpu_name
 from quantarray.core.text import table
 
 from ..cpu.contenders import OURS
 from ..cpu.rounds import say
-from ..gpu.record import Record
-from ..peers import milliseconds, results_and_times, started, stop
+from ..peers import announced, milliseconds, results_and_times, started, stop
 from .cases import CODES, JUDGED, SETS, cases
 from .contenders import CONTENDERS, Setup
 from .worker import SearchWorker
@@ -40,17 +37,7 @@ def main(args):
     if not any(args.only in case.name for case in cases()):
         sys.exit(f"search: no case has {args.only!r} in its name; there are {', '.join(c.name for c in cases())}")
     setup = Setup(args.threads)
-    workers, absent = started(SearchWorker, CONTENDERS, setup)
-    versions = {worker.name: worker.version for worker in workers}
-    stop(workers)
-    print("  ".join(f"{name} {text}" for name, text in versions.items()), flush=True)
-    for name, why in absent.items():
-        print(f"without {name}: {why}", flush=True)
-    machine = {"cpu": cpu_name(), "cpus": os.cpu_count(), "threads": args.threads, "versions": versions}
-    try:
-        record = Record(args.json, machine)
-    except ValueError as error:
-        sys.exit(f"search: {error}")
+    versions, record = announced("search", SearchWorker, CONTENDERS, setup, args.json)
     wanted = [case for case in cases() if args.only in case.name and case.name not in record.rows]
     for kind, shape in dict.fromkeys((case.kind, case.shape) for case in wanted):
         workers, _ = started(SearchWorker, [name for name in versions if kind in CONTENDERS[name].kinds], setup)

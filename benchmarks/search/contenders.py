@@ -17,7 +17,7 @@ from ..cpu.contenders import OURS
 from .cases import CLUSTERS, CODES, SETS, VECTORS
 
 CANDIDATES = 100
-_PLANES = {2: 1, 4: 2, 8: 3}  # of the bits of a row, by which candidates are result
+_PLANES = {2: 1, 4: 2, 8: 3}  # of the bits of a row, by which candidates are found
 
 
 class Setup(NamedTuple):
